@@ -193,9 +193,8 @@ LogicalResult AttentionVerifier::verifyElementTypes() {
       !element.isF64())
     return op.emitOpError("expects a query of f16, bf16, f32 or f64, got ")
            << element;
-  for (auto [name, operand] :
-       {std::pair<StringRef, Value>{"key", op.getKey()},
-        {"value", op.getValue()}}) {
+  for (auto [name, operand] : {std::pair<StringRef, Value>{"key", op.getKey()},
+                               {"value", op.getValue()}}) {
     Type given = cast<ShapedType>(operand.getType()).getElementType();
     if (given != element)
       return op.emitOpError("expects the element type of ")
@@ -218,9 +217,8 @@ LogicalResult AttentionVerifier::verifySize(StringRef operand,
                                             int64_t expected) {
   if (sizesAgree(given, expected))
     return success();
-  return op.emitOpError("expects ")
-         << operand << " to have " << dimension << " " << expected << ", got "
-         << given;
+  return op.emitOpError("expects ") << operand << " to have " << dimension
+                                    << " " << expected << ", got " << given;
 }
 
 /// C1.
@@ -386,19 +384,18 @@ LogicalResult AttentionVerifier::verifyVectors() {
     if (type.getRank() == 1 && type.getDimSize(0) == 1)
       batch = 1;
   }
-  return success(
-      succeeded(verifyVector("query_offset", op.getQueryOffset(), {batch},
-                             "[batch] or [1]")) &&
-      succeeded(verifyVector("kv_lengths", op.getKvLengths(), {shape.batch},
-                             "[batch]")) &&
-      succeeded(verifyVector("query segments", op.getQuerySegments(),
-                             {shape.batch, shape.queryLength},
-                             "[batch, query length]")) &&
-      succeeded(verifyVector("key/value segments", op.getKvSegments(),
-                             {shape.batch, shape.kvLength},
-                             "[batch, key length]")) &&
-      succeeded(verifyVector("sinks", op.getSinks(), {shape.queryHeads},
-                             "[query heads]")));
+  return success(succeeded(verifyVector("query_offset", op.getQueryOffset(),
+                                        {batch}, "[batch] or [1]")) &&
+                 succeeded(verifyVector("kv_lengths", op.getKvLengths(),
+                                        {shape.batch}, "[batch]")) &&
+                 succeeded(verifyVector("query segments", op.getQuerySegments(),
+                                        {shape.batch, shape.queryLength},
+                                        "[batch, query length]")) &&
+                 succeeded(verifyVector(
+                     "key/value segments", op.getKvSegments(),
+                     {shape.batch, shape.kvLength}, "[batch, key length]")) &&
+                 succeeded(verifyVector("sinks", op.getSinks(),
+                                        {shape.queryHeads}, "[query heads]")));
 }
 
 /// C13: the innermost stride is one.
@@ -455,11 +452,11 @@ static LogicalResult verifyRegion(AttentionOp op, Region &region,
 
   for (Operation &inner : region.front().without_terminator()) {
     bool isRead = isa<tensor::ExtractOp, memref::LoadOp>(inner);
-    bool isScalarMath =
-        isa_and_nonnull<arith::ArithDialect, math::MathDialect>(
-            inner.getDialect()) &&
-        llvm::all_of(inner.getResultTypes(),
-                     [](Type t) { return t.isIntOrIndexOrFloat(); });
+    bool isScalarMath = isa_and_nonnull<arith::ArithDialect, math::MathDialect>(
+                            inner.getDialect()) &&
+                        llvm::all_of(inner.getResultTypes(), [](Type t) {
+                          return t.isIntOrIndexOrFloat();
+                        });
     if (!isRead && !isScalarMath)
       return inner.emitOpError("is not allowed in ")
              << name << "; expected scalar arith and math ops and reads of "

@@ -57,20 +57,19 @@ private:
 } // namespace
 
 /// Optional operand groups, in the order of the definition.
-static const StringRef kOperandClauses[] = {
-    "bias",  "mask",         "kv_lengths", "segments",
-    "sinks", "query_offset", "captures",   "outs"};
+static const StringRef kOperandClauses[] = {"bias",     "mask",  "kv_lengths",
+                                            "segments", "sinks", "query_offset",
+                                            "captures", "outs"};
 
 static const StringRef kClauses[] = {
-    "bias",       "mask",         "kv_lengths", "segments", "sinks",
-    "query_offset", "captures",   "outs",       "layout",   "scale",
-    "softcap",    "causal",       "window",     "bottom_right",
-    "target",     "tiling",       "score_mod",  "mask_mod"};
+    "bias",         "mask",      "kv_lengths", "segments",     "sinks",
+    "query_offset", "captures",  "outs",       "layout",       "scale",
+    "softcap",      "causal",    "window",     "bottom_right", "target",
+    "tiling",       "score_mod", "mask_mod"};
 
 ParseResult AttentionParser::parseOperands(StringRef name) {
   OperandGroup &group = groups[name];
-  return failure(parser.parseLParen() ||
-                 parser.parseOperandList(group.names) ||
+  return failure(parser.parseLParen() || parser.parseOperandList(group.names) ||
                  parser.parseColonTypeList(group.types) ||
                  parser.parseRParen());
 }
@@ -83,8 +82,8 @@ ParseResult AttentionParser::parseLayout() {
       return failure();
     std::optional<Layout> layout = symbolizeLayout(word);
     if (!layout)
-      return parser.emitError(loc) << "expected layout bhsd or bshd, got "
-                                   << word;
+      return parser.emitError(loc)
+             << "expected layout bhsd or bshd, got " << word;
     for (StringRef operand : operands)
       result.addAttribute((operand + "_layout").str(),
                           LayoutAttr::get(parser.getContext(), *layout));
@@ -123,7 +122,8 @@ ParseResult AttentionParser::parseWindow() {
   if (parser.parseLParen() || parser.parseInteger(left) ||
       parser.parseComma() || parser.parseInteger(right) || parser.parseRParen())
     return failure();
-  result.addAttribute("window_left", parser.getBuilder().getI64IntegerAttr(left));
+  result.addAttribute("window_left",
+                      parser.getBuilder().getI64IntegerAttr(left));
   result.addAttribute("window_right",
                       parser.getBuilder().getI64IntegerAttr(right));
   return success();
@@ -192,8 +192,9 @@ ParseResult AttentionParser::parseClause(StringRef keyword) {
   if (keyword == "causal")
     result.addAttribute(keyword, parser.getBuilder().getUnitAttr());
   else if (keyword == "bottom_right")
-    result.addAttribute("alignment", AlignmentAttr::get(parser.getContext(),
-                                                        Alignment::bottom_right));
+    result.addAttribute(
+        "alignment",
+        AlignmentAttr::get(parser.getContext(), Alignment::bottom_right));
   return success();
 }
 
@@ -237,8 +238,7 @@ ParseResult AttentionParser::parse() {
     if (name == "segments") {
       if (given != 0 && given != 2)
         return parser.emitError(loc)
-               << "segments takes two values (query, key/value), got "
-               << given;
+               << "segments takes two values (query, key/value), got " << given;
       sizes.append(2, given / 2);
       continue;
     }
@@ -334,11 +334,19 @@ void AttentionOp::print(OpAsmPrinter &p) {
   printRegionClause(p, "score_mod", getScoreMod());
   printRegionClause(p, "mask_mod", getMaskMod());
 
-  SmallVector<StringRef> elided = {
-      "scale",        "softcap",      "causal",       "alignment",
-      "window_left",  "window_right", "query_layout", "key_layout",
-      "value_layout", "output_layout", "target",      "tiling",
-      getOperandSegmentSizesAttrName()};
+  SmallVector<StringRef> elided = {"scale",
+                                   "softcap",
+                                   "causal",
+                                   "alignment",
+                                   "window_left",
+                                   "window_right",
+                                   "query_layout",
+                                   "key_layout",
+                                   "value_layout",
+                                   "output_layout",
+                                   "target",
+                                   "tiling",
+                                   getOperandSegmentSizesAttrName()};
   p.printOptionalAttrDict((*this)->getAttrs(), elided);
   p << " : " << getQuery().getType() << ", " << getKey().getType() << ", "
     << getValue().getType();

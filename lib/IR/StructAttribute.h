@@ -37,8 +37,7 @@ struct FieldPrinter {
     os << ", " << unit.m << ", " << unit.n << ", " << unit.k << ", "
        << unit.macsPerCycle << ']';
   }
-  template <typename T>
-  void operator()(const std::vector<T> &values) {
+  template <typename T> void operator()(const std::vector<T> &values) {
     os << '[';
     llvm::interleaveComma(values, os, [&](const T &value) { (*this)(value); });
     os << ']';
@@ -73,8 +72,7 @@ struct FieldParser {
         return mlir::failure();
     return parser.parseRSquare();
   }
-  template <typename T>
-  mlir::ParseResult operator()(std::vector<T> &values) {
+  template <typename T> mlir::ParseResult operator()(std::vector<T> &values) {
     return parser.parseCommaSeparatedList(
         mlir::AsmParser::Delimiter::Square,
         [&] { return (*this)(values.emplace_back()); });
@@ -93,15 +91,13 @@ struct FieldHasher {
       code = llvm::hash_combine(code, (*this)(value));
     return code;
   }
-  template <typename T>
-  llvm::hash_code operator()(const T &value) {
+  template <typename T> llvm::hash_code operator()(const T &value) {
     using llvm::hash_value;
     return hash_value(value);
   }
 };
 
-template <typename Struct>
-llvm::hash_code hashStruct(const Struct &value) {
+template <typename Struct> llvm::hash_code hashStruct(const Struct &value) {
   llvm::hash_code code(0);
   Struct::visitFields(value, [&](llvm::StringRef, const auto &field) {
     code = llvm::hash_combine(code, FieldHasher()(field));
@@ -145,7 +141,8 @@ mlir::ParseResult parseStruct(mlir::AsmParser &parser, Struct &value) {
         if (parser.parseKeyword(&name) || parser.parseEqual())
           return mlir::failure();
         if (!seen.insert({name, true}).second)
-          return parser.emitError(loc) << "field '" << name << "' is given twice";
+          return parser.emitError(loc)
+                 << "field '" << name << "' is given twice";
         bool known = false;
         mlir::ParseResult result = mlir::success();
         Struct::visitFields(value, [&](llvm::StringRef field, auto &place) {
