@@ -25,3 +25,19 @@ function(attn_add_tool name)
   target_link_libraries(${name} PRIVATE ${ARG_LINK})
   install(TARGETS ${name} RUNTIME DESTINATION bin)
 endfunction()
+
+# attn_add_unit_test(NAME sources... [LINK libraries...])
+#
+# A GoogleTest program; ctest knows each of its tests by name. A test named
+# Long.* runs by `make test-long` only.
+function(attn_add_unit_test name)
+  cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+  add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
+  target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gtest_main)
+  set_target_properties(${name} PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/test/unit")
+  gtest_discover_tests(${name} TEST_FILTER "-*Long.*" DISCOVERY_TIMEOUT 60
+    PROPERTIES LABELS unit)
+  gtest_discover_tests(${name} TEST_FILTER "*Long.*" DISCOVERY_TIMEOUT 60
+    TEST_LIST ${name}_LONG_TESTS PROPERTIES LABELS long)
+endfunction()

@@ -1,0 +1,111 @@
+# One command each. `make demo` and `make test` are all that a fresh Debian 12
+# needs: they install what is missing, build, and end in a plain summary.
+#
+#   make demo         one attention module for every target, run on this CPU
+#   make test         every test: unit, lit, install, plugin, format, spelling
+#   make build        only the tools, in build/bin
+#   make bench-cpu    speed against the machine's limit and the peers
+#   make docs         docs/Dialect.md and docs/Passes.md from the definitions
+#   make lint         format, spelling, stray paths
+#   make format       rewrite the sources with clang-format
+#   make fuzz         mutated modules for FUZZ_SECONDS (600)
+#   make test-long    the randomised tests with their large budget
+#   make install      into PREFIX (/usr/local)
+#   make clean        remove the build folder
+#
+# BUILD names the build folder, PRESET the configuration (CMakePresets.json),
+# CMAKE_FLAGS what else to tell CMake; DEPS=no leaves the machine as it is.
+
+PRESET ?= release
+BUILD ?= $(if $(filter release,$(PRESET)),build,build-$(PRESET))
+PREFIX ?= /usr/local
+FUZZ_SECONDS ?= 600
+DEPS ?= yes
+JOBS ?= $(shell nproc)
+
+# clang-22 compiles and lld links in about half of g++'s time. A compiler that
+# the caller names wins.
+ifeq ($(origin CXX),default)
+  ifneq ($(shell command -v clang++-22),)
+    COMPILER = -DCMAKE_C_COMPILER=clang-22 -DCMAKE_CXX_COMPILER=clang++-22
+  endif
+endif
+
+.DEFAULT_GOAL := build
+.PHONY: demo test build bench-cpu docs lint format format-check fuzz test-long \
+        install clean deps deps-bench configure
+
+# make forgets the clock between recipes; the summary wants the whole time.
+START := $(shell date +%s)
+step = @printf '\n== %s\n' "$(1)"
+done = @printf '\n== %s (%s s)\n' "$(1)" "$$(( $$(date +%s) - $(START) ))"
+
+deps:
+	$(call step,Tools and libraries)
+	@if [ "$(DEPS)" = no ]; then echo "not looked at (DEPS=no)"; \
+	 else scripts/install-deps.sh; fi
+
+configure: deps
+	$(call step,Configure: preset $(PRESET) in $(BUILD))
+	@cmake --preset $(PRESET) -B $(BUILD) $(COMPILER) $(CMAKE_FLAGS) \
+	  > $(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
+	@rm -f $(BUILD).log
+
+build: configure
+	$(call step,Build with $(JOBS) jobs)
+	@cmake --build $(BUILD) -j $(JOBS)
+	$(call done,Built: tools are in $(BUILD)/bin)
+
+test: build
+	$(call step,Tests)
+	@ctest --test-dir $(BUILD) -j $(JOBS) --output-on-failure -LE long \
+	  --no-tests=error
+	$(call done,All tests passed)
+
+test-long: build
+	$(call step,Long tests)
+	@ctest --test-dir $(BUILD) --output-on-failure -L long --no-tests=error
+	$(call done,All long tests passed)
+
+demo: build
+	$(call step,Demo)
+	@scripts/demo.sh $(BUILD)
+	$(call done,Demo finished)
+
+deps-bench: deps
+	@if [ "$(DEPS)" != no ]; then scripts/install-deps.sh bench $(BUILD)/venv; fi
+
+bench-cpu: deps-bench build
+	$(call step,CPU benchmark)
+	@$(BUILD)/venv/bin/python test/bench/cpu.py --build $(BUILD)
+	$(call done,CPU benchmark finished)
+
+docs: configure
+	$(call step,Reference pages from the definitions)
+	@cmake --build $(BUILD) -j $(JOBS) --target attn-docs
+	$(call done,Written: docs/Dialect.md and docs/Passes.md)
+
+lint: deps
+	$(call step,Format spelling and stray paths)
+	@scripts/lint.sh
+	$(call done,Lint passed)
+
+format-check: deps
+	@scripts/lint.sh format
+
+format: deps
+	@scripts/lint.sh fix
+
+fuzz: build
+	$(call step,Fuzz for $(FUZZ_SECONDS) s)
+	@python3 test/fuzz/fuzz.py --attn-opt $(BUILD)/bin/attn-opt \
+	  --seconds $(FUZZ_SECONDS) --seed random
+	$(call done,Fuzz finished)
+
+install: build
+	$(call step,Install into $(PREFIX))
+	@cmake --install $(BUILD) --prefix $(PREFIX)
+	$(call done,Installed: find_package(Attn) with CMAKE_PREFIX_PATH=$(PREFIX))
+
+clean:
+	rm -rf $(BUILD)

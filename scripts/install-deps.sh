@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# Installs what is missing on Debian 12, and nothing else.
+#
+#   scripts/install-deps.sh                    compilers, LLVM and MLIR 22, test tools
+#   scripts/install-deps.sh bench build/venv   the CPU attentions that we compare with
+#
+# LLVM and MLIR 22 are in Debian's security archive. Everything present is left
+# alone, so a second call takes a fraction of a second and needs no network.
+set -euo pipefail
+
+# CMake's find_package(MLIR) asks for zlib, zstd, libedit and curl by their
+# development packages, though only the shared libMLIR and libLLVM are linked.
+packages=(
+  cmake ninja-build git g++ clang-22 lld-22
+  libmlir-22-dev mlir-22-tools llvm-22-dev llvm-22-tools libomp-22-dev
+  zlib1g-dev libzstd-dev libedit-dev libcurl4-openssl-dev
+  libgtest-dev clang-format-22 codespell python3 python3-numpy
+)
+bench_packages=(python3-venv)
+bench_wheels=(numpy threadpoolctl onnxruntime openvino torch)
+
+say() { printf '%s\n' "$*"; }
+fail() { printf 'install-deps: %s\n' "$*" >&2; exit 1; }
+
+# Prints those of its arguments that are not installed.
+missing() {
+  local package
+  for package in "$@"; do
+    dpkg-query -W -f '${db:Status-Status}\n' "$package" 2>/dev/null |
+      grep -qx installed || printf '%s ' "$package"
+  done
+}
+
+install_debian() {
+  command -v dpkg-query >/dev/null ||
+    fail "this is not a Debian system; install LLVM and MLIR 22 yourself and use 'make DEPS=no CMAKE_FLAGS=-DMLIR_DIR=...'"
+  local wanted
+  wanted=$(missing "$@")
+  if [ -z "$wanted" ]; then
+    say "Debian packages: all $# present"
+    return
+  fi
+  local root=()
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null ||
+      fail "missing: $wanted; install them as root (apt-get install --no-install-recommends $wanted) and try again"
+    root=(sudo)
+  fi
+  say "Debian packages to install: $wanted"
+  "${root[@]}" apt-get update -qq
+  # shellcheck disable=SC2086 # one word a package
+  "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
+    --no-install-recommends $wanted >/dev/null ||
+    fail "apt-get could not install: $wanted"
+  say "Debian packages: installed"
+}
+
+install_bench() {
+  local venv=$1 wheel
+  [ -x "$venv/bin/python" ] || /usr/bin/python3 -m venv "$venv"
+  local wanted=()
+  for wheel in "${bench_wheels[@]}"; do
+    "$venv/bin/python" -m pip show -q "$wheel" >/dev/null 2>&1 || wanted+=("$wheel")
+  done
+  if [ ${#wanted[@]} -gt 0 ]; then
+    say "Python packages to install in $venv: ${wanted[*]}"
+    "$venv/bin/python" -m pip install -q "${wanted[@]}"
+  fi
+  say "Python packages: all ${#bench_wheels[@]} present"
+}
+
+case "${1:-build}" in
+build) install_debian "${packages[@]}" ;;
+bench)
+  install_debian "${bench_packages[@]}"
+  install_bench "${2:?usage: install-deps.sh bench VENV}"
+  ;;
+*) fail "expected 'build' or 'bench VENV', got '$1'" ;;
+esac

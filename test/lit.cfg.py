@@ -1,0 +1,59 @@
+# The lit suite. Tools are found on PATH: ours first, then LLVM 22's.
+import os
+import platform
+
+import lit.formats
+
+config.name = "attn"
+config.test_format = lit.formats.ShTest(execute_external=False)
+config.suffixes = [".mlir", ".test"]
+config.test_source_root = os.path.join(config.attn_source, "test")
+config.test_exec_root = os.path.join(config.attn_build, "test")
+config.excludes = ["bench", "data", "embed", "fuzz", "unit"]
+
+config.environment["PATH"] = os.pathsep.join(
+    [
+        os.path.join(config.attn_build, "bin"),
+        config.llvm_tools,
+        config.environment.get("PATH", ""),
+    ]
+)
+for variable in ("OMP_NUM_THREADS", "ASAN_OPTIONS", "UBSAN_OPTIONS"):
+    if variable in os.environ:
+        config.environment[variable] = os.environ[variable]
+
+# Longest names first: lit replaces in order.
+config.substitutions += [
+    ("%attn_plugin", os.path.join(config.attn_build, "lib", "AttnPlugin.so")),
+    ("%attn_source", config.attn_source),
+    ("%attn_data", os.path.join(config.test_source_root, "data")),
+    ("%python", config.python),
+]
+
+# What this machine's CPU can execute, for REQUIRES: lines. Compiling for a CPU
+# needs no feature, running its code does.
+FEATURES = {
+    "avx2": {"avx2", "fma"},
+    "avx512": {"avx512f", "avx512bw", "avx512dq", "avx512vl"},
+    "avx512bf16": {"avx512_bf16"},
+    "avx512fp16": {"avx512_fp16"},
+    "amx": {"amx_tile", "amx_bf16"},
+    "neon": {"asimd"},
+}
+
+
+def cpu_flags():
+    try:
+        with open("/proc/cpuinfo") as cpuinfo:
+            for line in cpuinfo:
+                name, _, value = line.partition(":")
+                if name.strip() in ("flags", "Features"):
+                    return set(value.split())
+    except OSError:
+        pass
+    return set()
+
+
+flags = cpu_flags()
+config.available_features |= {f for f, needs in FEATURES.items() if needs <= flags}
+config.available_features.add("host-" + platform.machine())
