@@ -23,12 +23,11 @@ FUZZ_SECONDS ?= 600
 DEPS ?= yes
 JOBS ?= $(shell nproc)
 
-# clang-22 compiles and lld links in about half of g++'s time. A compiler that
-# the caller names wins.
+# clang-22 where it is installed, else the machine's compiler; one that the
+# caller names wins. By the environment, which CMake reads the first time only:
+# a compiler named on its command line again makes it start over.
 ifeq ($(origin CXX),default)
-  ifneq ($(shell command -v clang++-22),)
-    COMPILER = -DCMAKE_C_COMPILER=clang-22 -DCMAKE_CXX_COMPILER=clang++-22
-  endif
+  COMPILER = $$(command -v clang++-22 >/dev/null && echo CC=clang-22 CXX=clang++-22)
 endif
 
 .DEFAULT_GOAL := build
@@ -47,7 +46,7 @@ deps:
 
 configure: deps
 	$(call step,Configure: preset $(PRESET) in $(BUILD))
-	@cmake --preset $(PRESET) -B $(BUILD) $(COMPILER) $(CMAKE_FLAGS) \
+	@env $(COMPILER) cmake --preset $(PRESET) -B $(BUILD) $(CMAKE_FLAGS) \
 	  > $(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
 	@rm -f $(BUILD).log
 
