@@ -23,9 +23,8 @@ protected:
 
   /// Parses a function around `body` and returns its attention op.
   AttentionOp parse(const std::string &arguments, const std::string &body) {
-    module = parseSourceString<ModuleOp>("func.func @f(" + arguments + ") {\n" +
-                                             body + "\nreturn\n}",
-                                         &context);
+    module = parseSourceString<ModuleOp>(
+        "func.func @f(" + arguments + ") {\n" + body + "\nreturn\n}", &context);
     AttentionOp found;
     if (module)
       module->walk([&](AttentionOp op) { found = op; });
@@ -109,12 +108,12 @@ TEST_F(AttentionOpTest, TensorFormIsPureMemRefFormWritesItsDestinations) {
 }
 
 TEST_F(AttentionOpTest, ResultShapesFollowFromTheOperands) {
-  AttentionOp op = parse(
-      "%q: tensor<?x?x8x4xf16>, %k: tensor<?x2x?x4xf16>, "
-      "%v: tensor<?x2x?x6xf16>",
-      "%o, %l = attn.attention %q, %k, %v layout(query = bshd) : "
-      "tensor<?x?x8x4xf16>, tensor<?x2x?x4xf16>, tensor<?x2x?x6xf16> -> "
-      "tensor<?x8x?x?xf16>, tensor<?x8x?xf32>");
+  AttentionOp op =
+      parse("%q: tensor<?x?x8x4xf16>, %k: tensor<?x2x?x4xf16>, "
+            "%v: tensor<?x2x?x6xf16>",
+            "%o, %l = attn.attention %q, %k, %v layout(query = bshd) : "
+            "tensor<?x?x8x4xf16>, tensor<?x2x?x4xf16>, tensor<?x2x?x6xf16> -> "
+            "tensor<?x8x?x?xf16>, tensor<?x8x?xf32>");
   ASSERT_TRUE(op);
   OpBuilder builder(op);
   ReifiedRankedShapedTypeDims sizes;
