@@ -1,0 +1,101 @@
+//===- LaunchDescription.h - How to launch a compiled kernel ----*- C++ -*-===//
+//
+// Everything that a runtime has to know beside the code. It is written as a
+// small JSON file; docs/Artifact.md describes each field for those who write
+// their own runtime.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef ATTN_ARTIFACT_LAUNCHDESCRIPTION_H
+#define ATTN_ARTIFACT_LAUNCHDESCRIPTION_H
+
+#include "attn/Artifact/ElementType.h"
+#include "attn/Artifact/SizeExpression.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/Support/Error.h"
+#include <array>
+#include <string>
+#include <vector>
+
+namespace attn {
+
+/// One size of an argument: a number, or the name of a size that the caller
+/// chooses. Arguments that share a name must agree.
+struct Dimension {
+  int64_t size = 0;
+  std::string name; // not empty: `size` is not used
+
+  Dimension(int64_t size) : size(size) {}
+  Dimension(std::string name) : name(std::move(name)) {}
+  bool isDynamic() const { return !name.empty(); }
+  bool operator==(const Dimension &o) const {
+    return name == o.name && (isDynamic() || size == o.size);
+  }
+};
+
+constexpr int64_t kAnyStride = -1;
+
+enum class Access { In, Out, InOut };
+
+struct ArgumentDescription {
+  /// Its part in the attention ("query", "bias", "output"), or "arg3".
+  std::string name;
+  ElementType type = ElementType::f32;
+  std::vector<Dimension> shape;
+  /// Empty: row-major without gaps, from the first element on. Otherwise, in
+  /// elements, one a dimension; kAnyStride is for the caller to choose.
+  std::vector<int64_t> strides;
+  int64_t offset = 0;
+  Access access = Access::In;
+  /// Two size expressions, lowest and highest, or nothing: the integers that
+  /// make sense here. A launcher that makes up inputs draws from them.
+  std::vector<std::string> values;
+};
+
+struct LaunchDescription {
+  /// Readers refuse other versions.
+  static constexpr int64_t kVersion = 1;
+
+  /// What the code is: "obj", "ptx", "spv".
+  std::string format;
+  /// The user's name of the kernel, and the symbol in the code.
+  std::string name, entry;
+  /// Name of the target, and what the code generator was told.
+  std::string target, triple, arch, features;
+  /// How arguments are passed. "memref-descriptors": each is a pointer to
+  /// {void *allocated, *aligned; int64 offset, sizes[rank], strides[rank]},
+  /// outputs are arguments like the others, nothing is returned.
+  std::string abi;
+  std::vector<ArgumentDescription> arguments;
+  /// Size expressions. Blocks of a launch and threads of a block (GPU).
+  std::array<std::string, 3> grid = {"1", "1", "1"};
+  std::array<std::string, 3> workgroup = {"1", "1", "1"};
+  /// Shared memory of a block, and main memory that the caller provides.
+  std::string sharedMemoryBytes = "0", workspaceBytes = "0";
+  /// Arithmetic of the two matrix products, for figures of speed; may be "".
+  std::string flops;
+
+  std::string toJSON() const;
+  /// `source` names the text in errors.
+  static llvm::Expected<LaunchDescription> fromJSON(llvm::StringRef text,
+                                                    llvm::StringRef source);
+
+  const ArgumentDescription *find(llvm::StringRef argument) const;
+
+  /// Takes the shape of `arguments[index]` as given and adds to `sizes` what
+  /// it names; an error when it contradicts the description or `sizes`.
+  llvm::Error bindShape(size_t index, llvm::ArrayRef<int64_t> shape,
+                        SizeMap &sizes) const;
+
+  /// The shape of `arguments[index]` once the sizes are known.
+  llvm::Expected<std::vector<int64_t>> shapeOf(size_t index,
+                                               const SizeMap &sizes) const;
+};
+
+/// Prints a shape as 1x8xSkvx64, or as "scalar".
+std::string shapeText(llvm::ArrayRef<Dimension> shape);
+std::string shapeText(llvm::ArrayRef<int64_t> shape);
+
+} // namespace attn
+
+#endif // ATTN_ARTIFACT_LAUNCHDESCRIPTION_H
