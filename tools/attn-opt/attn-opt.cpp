@@ -1,6 +1,7 @@
 //===- attn-opt.cpp - The optimizer driver --------------------------------===//
 
 #include "attn/IR/Attn.h"
+#include "attn/Transforms/Passes.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
 #include "mlir/InitAllPasses.h"
@@ -12,6 +13,7 @@ int main(int argc, char **argv) {
   mlir::registerAllExtensions(registry);
   registry.insert<attn::AttnDialect>();
   mlir::registerAllPasses();
+  attn::registerTile();
   return mlir::asMainReturnCode(
       mlir::MlirOptMain(argc, argv, "attention compiler\n", registry));
 }

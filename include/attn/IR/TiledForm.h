@@ -1,0 +1,54 @@
+//===- TiledForm.h - Names in the tiled form --------------------*- C++ -*-===//
+//
+// attn-tile says in an attribute what a value is; a back end reads it and does
+// not guess. The essay of lib/Transforms/Tile.cpp shows where each one sits.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef ATTN_IR_TILEDFORM_H
+#define ATTN_IR_TILEDFORM_H
+
+#include "llvm/ADT/StringRef.h"
+
+namespace attn {
+
+/// The attribute that holds a role, and the two that `tasks` carries along.
+constexpr llvm::StringLiteral kRoleAttrName = "attr.role";
+constexpr llvm::StringLiteral kTilingAttrName = "attn.tiling";
+constexpr llvm::StringLiteral kTargetAttrName = "attn.target";
+
+namespace role {
+/// scf.forall over (batch, query head, query block).
+constexpr llvm::StringLiteral kTasks = "tasks";
+/// scf.for over the key/value blocks; carries row maximum, row sum, acc.
+constexpr llvm::StringLiteral kSweep = "sweep";
+/// scf.if around a block that may be hidden whole.
+constexpr llvm::StringLiteral kReach = "reach";
+/// transfer_reads of the operand tiles.
+constexpr llvm::StringLiteral kQuery = "query";
+constexpr llvm::StringLiteral kKey = "key";
+constexpr llvm::StringLiteral kValue = "value";
+/// vector.contract: query tile times transposed key tile.
+constexpr llvm::StringLiteral kScores = "scores";
+/// scf.if that tests elements in edge blocks only, or the arith.select when
+/// every block is tested.
+constexpr llvm::StringLiteral kMasked = "masked";
+/// multi_reduction <or>: which keys of the block some row sees.
+constexpr llvm::StringLiteral kSeen = "seen";
+/// multi_reduction <maxnumf>: the running row maximum.
+constexpr llvm::StringLiteral kRowMax = "row_max";
+/// exp2 of the score tile, and of the change of the row maximum.
+constexpr llvm::StringLiteral kProbabilities = "probabilities";
+constexpr llvm::StringLiteral kCorrection = "correction";
+/// multi_reduction <add>: the running row sum.
+constexpr llvm::StringLiteral kRowSum = "row_sum";
+/// vector.contract: probabilities times value tile.
+constexpr llvm::StringLiteral kAccumulator = "accumulator";
+/// transfer_writes of the results.
+constexpr llvm::StringLiteral kOutput = "output";
+constexpr llvm::StringLiteral kLse = "lse";
+} // namespace role
+
+} // namespace attn
+
+#endif // ATTN_IR_TILEDFORM_H

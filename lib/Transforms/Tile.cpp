@@ -1,0 +1,342 @@
+//===- Tile.cpp - From attention to the online-softmax loop nest ----------===//
+//
+// attn-tile replaces the memref form of attn.attention by loops over blocks
+// whose tiles stay on chip. The score matrix is never written:
+//
+//   for each (batch b, query head h, query block t)              "tasks"
+//     Q = query[b, h, rows of t, :]                              "query"
+//     m = -inf, l = 0, acc = 0
+//     for each key/value block that the masks reach              "sweep"
+//       K = key[b, g(h), keys of the block, :]                   "key"
+//       s = Q K^T                                                "scores"
+//       s = score_mod(softcap(scale * s)) + bias                 TileScore
+//       s = -inf where hidden, in blocks that straddle an edge   "masked"
+//       m' = max(m, row maximum of s)                            "row_max"
+//       p  = exp2(c * s - c * m') "probabilities" a  = exp2(c * m - c * m')
+//       "correction" l  = l * a + row sum of p "row_sum" V = value[b, g(h),
+//       keys of the block, :]                 "value" acc = acc * a + p V;  m =
+//       m'                             "accumulator"
+//     output[b, h, rows of t, :] = acc / l                       "output"
+//     lse[b, h, rows of t] = ln 2 * (c * m + log2 l)             "lse"
+//
+// This is algorithm 1 of Dao et al., "FlashAttention" (2022), with the loops
+// exchanged (query blocks outside, as in FlashAttention-2, 2023) so that a
+// task owns its rows and nothing but the result is written, and with the
+// division left to the end. The softmax is Milakov and Gimelshein's (2018).
+//
+// Every tile is a vector value of its full size; Br x D, Bc x D, Br x Bc and
+// Br x Dv come from #attn.tiling. A back end cuts them to its machine. It
+// finds what a value is in attr.role, with the words quoted above.
+//
+// Order of tasks: with a right band bound later query blocks see more keys,
+// so the long ones are handed out first. Each task's result does not depend
+// on the order; equal inputs give equal bits.
+//
+// Padding: blocks past the end of a sequence read zeros. Padded columns are
+// hidden; padded rows are computed and never written, and are kept from
+// making a key look visible that no real row sees.
+//
+// Precondition: memref form, #attn.tiling with both block sizes and an exact
+// softmax, static head dimensions. Zero sizes are legal everywhere: without a
+// head dimension the scores are 0, without a value dimension only the lse is
+// computed.
+//
+// A NaN in a key or value that lengths or band hide from the whole head is
+// never read. A value that mask, segments or mask_mod hide from the whole
+// task is masked out of the read. One that some row of the task sees is
+// multiplied by 0 for the others, and 0 * NaN is NaN.
+//
+//===----------------------------------------------------------------------===//
+
+#include "SoftmaxUpdate.h"
+#include "TileMask.h"
+#include "TileScore.h"
+#include "VectorizeRegion.h"
+#include "attn/IR/TiledForm.h"
+#include "attn/Transforms/Passes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+namespace attn {
+#define GEN_PASS_DEF_TILE
+#include "attn/Transforms/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+using namespace attn;
+
+//===----------------------------------------------------------------------===//
+// What can be tiled
+//===----------------------------------------------------------------------===//
+
+static LogicalResult verifyTileable(AttentionOp op) {
+  if (!op.isMemRefForm())
+    return op.emitOpError("expects the memref form to tile, got tensors; run "
+                          "one-shot-bufferize first");
+  TilingAttr tiling = op.getTilingAttr();
+  if (!tiling)
+    return op.emitOpError("expects #attn.tiling to tile; run "
+                          "attn-select-tiling first");
+  const Tiling &sizes = tiling.getValue();
+  if (sizes.blockQuery < 1 || sizes.blockKey < 1)
+    return op.emitOpError("expects block_query and block_key of 1 or more, "
+                          "got ")
+           << sizes.blockQuery << " and " << sizes.blockKey;
+  if (sizes.softmax != "exact")
+    return op.emitOpError("expects an exact softmax, got \"")
+           << sizes.softmax << "\"; state softmax = \"exact\" in the tiling";
+  AttentionShape shape = op.getShape();
+  for (auto [name, given] :
+       {std::pair<StringRef, int64_t>{"head dimension", shape.headDim},
+        {"value dimension", shape.valueDim}})
+    if (ShapedType::isDynamic(given))
+      return op.emitOpError("expects a static ")
+             << name << " to tile, got ?; state it in the type of one operand";
+  for (Region *region : {&op.getScoreMod(), &op.getMaskMod()})
+    if (!region->empty())
+      if (Operation *inner = findUnvectorizable(*region))
+        return inner->emitOpError("has no vector form; compute it outside and "
+                                  "capture the result");
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// The loop nest
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+class AttentionTiler {
+public:
+  explicit AttentionTiler(AttentionOp op)
+      : op(op), tiling(op.getTilingAttr().getValue()),
+        b(op, tiling.blockQuery, tiling.blockKey), sizes(getSizes(b, op)) {}
+
+  void run();
+
+private:
+  Task enterTask(ValueRange ids, Index queryBlocks);
+  void buildTask(const Task &task);
+  Value readQuery(const Task &task);
+  SoftmaxState sweep(const Task &task, Value query, SoftmaxUpdate &softmax,
+                     SoftmaxState initial);
+  SoftmaxState visitBlock(const Task &task, Value firstKey, Value query,
+                          TileMask &mask, TileScore &score,
+                          SoftmaxUpdate &softmax, SoftmaxState state);
+  Value multiplyScores(const Task &task, Value query, Value firstKey);
+  Value multiplyValues(const Task &task, Value probabilities, Value acc,
+                       Value firstKey, Value seenKeys);
+  void writeResults(const Task &task, SoftmaxUpdate &softmax,
+                    const SoftmaxState &state);
+
+  /// lhs times rhs as vector.contract over the dimensions (i, j, k).
+  Value contract(Value lhs, Value rhs, Value acc, bool rhsIsTransposed,
+                 StringRef role);
+
+  AttentionOp op;
+  const Tiling tiling;
+  TileBuilder b;
+  AttentionSizes sizes;
+  /// Views of key and value, cropped to the keys of the task.
+  Value keyView, valueView;
+};
+
+} // namespace
+
+void AttentionTiler::run() {
+  Index queryBlocks = b.divideUp(sizes.queryLength, b.rows);
+  auto tasks = scf::ForallOp::create(
+      b, ArrayRef<Index>{sizes.batch, sizes.queryHeads, queryBlocks},
+      ValueRange(), std::nullopt);
+  setRole(tasks, role::kTasks);
+  tasks->setAttr(kTilingAttrName, op.getTilingAttr());
+  if (TargetAttr target = op.getTargetAttr())
+    tasks->setAttr(kTargetAttrName, target);
+  b.setInsertionPoint(tasks.getTerminator());
+  buildTask(enterTask(tasks.getInductionVars(), queryBlocks));
+  op.erase();
+}
+
+Task AttentionTiler::enterTask(ValueRange ids, Index queryBlocks) {
+  Task task;
+  task.op = op;
+  task.sizes = sizes;
+  task.batch = ids[0];
+  task.head = ids[1];
+  Index block = ids[2];
+  Index one = b.getIndexAttr(1);
+  if (op.getBandRight())
+    block = b.subtract(b.subtract(queryBlocks, one), block);
+  Index blockSize = b.getIndexAttr(b.rows);
+  task.firstRow = b.value(b.multiply(block, blockSize));
+  std::optional<int64_t> length = getConstantIntValue(sizes.queryLength);
+  task.rowsAligned = length && *length % b.rows == 0;
+  Index end = b.add(task.firstRow, blockSize);
+  if (!task.rowsAligned)
+    end = b.minimum(end, sizes.queryLength);
+  task.lastRow = b.subtract(end, one);
+  task.kvHead = b.divide(task.head, b.divide(sizes.queryHeads, sizes.kvHeads));
+  task.keys = computeKeyRange(b, op, sizes, task.batch);
+  return task;
+}
+
+void AttentionTiler::buildTask(const Task &task) {
+  keyView = headView(b, op.getKey(), op.getKeyLayout(), task.batch, task.kvHead,
+                     task.keys.first, task.keys.count, sizes.headDim);
+  valueView =
+      headView(b, op.getValue(), op.getValueLayout(), task.batch, task.kvHead,
+               task.keys.first, task.keys.count, sizes.valueDim);
+  SoftmaxUpdate softmax(b, op.getAccumulatorType(),
+                        TileScore::exponentFactor(op));
+  Value sink;
+  if (op.getSinks())
+    sink = loadElement(b, op.getSinks(), task.head);
+  Value query = readQuery(task);
+  SoftmaxState initial = softmax.initial(sizes.valueDim, sink);
+  writeResults(task, softmax, sweep(task, query, softmax, initial));
+}
+
+/// The query tile; null without a head dimension.
+Value AttentionTiler::readQuery(const Task &task) {
+  if (sizes.headDim == 0)
+    return {};
+  Value view =
+      headView(b, op.getQuery(), op.getQueryLayout(), task.batch, task.head,
+               b.getIndexAttr(0), sizes.queryLength, sizes.headDim);
+  Type element = op.getElementType();
+  Value zero = b.value(b.getIndexAttr(0));
+  Value tile = read(b, VectorType::get({b.rows, sizes.headDim}, element), view,
+                    {task.firstRow, zero}, b.constant(element, 0),
+                    {task.rowsAligned, true});
+  setRole(tile.getDefiningOp(), role::kQuery);
+  return tile;
+}
+
+SoftmaxState AttentionTiler::sweep(const Task &task, Value query,
+                                   SoftmaxUpdate &softmax,
+                                   SoftmaxState initial) {
+  TileMask mask(b, task);
+  TileScore score(b, task);
+  auto loop = scf::ForOp::create(
+      b, b.value(mask.sweepBegin()), b.value(mask.sweepEnd()),
+      b.value(b.getIndexAttr(b.columns)), initial.values());
+  setRole(loop, role::kSweep);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  Value firstKey = loop.getInductionVar();
+  SoftmaxState state = SoftmaxState::from(loop.getRegionIterArgs());
+  mask.enterBlock(firstKey);
+  if (Value isReached = mask.reach()) {
+    auto branch = scf::IfOp::create(b, TypeRange(initial.values()), isReached,
+                                    /*withElseRegion=*/true);
+    setRole(branch, role::kReach);
+    scf::YieldOp::create(b, branch.getResults());
+    b.setInsertionPointToStart(branch.elseBlock());
+    scf::YieldOp::create(b, state.values());
+    b.setInsertionPointToStart(branch.thenBlock());
+  }
+  state = visitBlock(task, firstKey, query, mask, score, softmax, state);
+  scf::YieldOp::create(b, state.values());
+  return SoftmaxState::from(loop.getResults());
+}
+
+SoftmaxState AttentionTiler::visitBlock(const Task &task, Value firstKey,
+                                        Value query, TileMask &mask,
+                                        TileScore &score,
+                                        SoftmaxUpdate &softmax,
+                                        SoftmaxState state) {
+  Value scores = multiplyScores(task, query, firstKey);
+  scores = score.apply(scores, firstKey);
+  scores = mask.apply(scores);
+  return softmax.update(state, scores, [&](Value probabilities, Value acc) {
+    return multiplyValues(task, probabilities, acc, firstKey, mask.seenKeys());
+  });
+}
+
+Value AttentionTiler::multiplyScores(const Task &task, Value query,
+                                     Value firstKey) {
+  Value zeros = b.constant(b.typeOf(Extent::Tile, op.getAccumulatorType()), 0);
+  if (!query)
+    return zeros;
+  Type element = op.getElementType();
+  Value zero = b.value(b.getIndexAttr(0));
+  Value key =
+      read(b, VectorType::get({b.columns, sizes.headDim}, element), keyView,
+           {firstKey, zero}, b.constant(element, 0), {task.keys.isWhole, true});
+  setRole(key.getDefiningOp(), role::kKey);
+  return contract(query, key, zeros, /*rhsIsTransposed=*/true, role::kScores);
+}
+
+Value AttentionTiler::multiplyValues(const Task &task, Value probabilities,
+                                     Value acc, Value firstKey,
+                                     Value seenKeys) {
+  Type element = op.getElementType();
+  Value zero = b.value(b.getIndexAttr(0));
+  auto type = VectorType::get({b.columns, sizes.valueDim}, element);
+  Value mask = seenKeys ? b.broadcastRows(seenKeys, sizes.valueDim) : Value();
+  Value value = read(b, type, valueView, {firstKey, zero},
+                     b.constant(element, 0), {task.keys.isWhole, true}, mask);
+  setRole(value.getDefiningOp(), role::kValue);
+  return contract(b.castFloat(probabilities, element), value, acc,
+                  /*rhsIsTransposed=*/false, role::kAccumulator);
+}
+
+Value AttentionTiler::contract(Value lhs, Value rhs, Value acc,
+                               bool rhsIsTransposed, StringRef role) {
+  AffineExpr i, j, k;
+  bindDims(b.getContext(), i, j, k);
+  SmallVector<AffineExpr> right = {k, j};
+  if (rhsIsTransposed)
+    right = {j, k};
+  using vector::IteratorType;
+  auto product = vector::ContractionOp::create(
+      b, lhs, rhs, acc, ArrayRef<ArrayRef<AffineExpr>>{{i, k}, right, {i, j}},
+      ArrayRef<IteratorType>{IteratorType::parallel, IteratorType::parallel,
+                             IteratorType::reduction});
+  setRole(product, role);
+  return product;
+}
+
+void AttentionTiler::writeResults(const Task &task, SoftmaxUpdate &softmax,
+                                  const SoftmaxState &state) {
+  Index zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
+  if (state.acc) {
+    Value view = headView(b, op.getOuts()[0], op.getOutputLayout(), task.batch,
+                          task.head, zero, sizes.queryLength, sizes.valueDim);
+    Value tile =
+        b.castFloat(softmax.output(state), op.getOutputType().getElementType());
+    auto write = vector::TransferWriteOp::create(
+        b, tile, view, ValueRange{task.firstRow, b.value(zero)},
+        ArrayRef<bool>{task.rowsAligned, true});
+    setRole(write, role::kOutput);
+  }
+  if (op.returnsLse()) {
+    Value view = subview(b, op.getOuts()[1], {task.batch, task.head, zero},
+                         {one, one, sizes.queryLength}, {false, false, true});
+    auto write = vector::TransferWriteOp::create(
+        b, softmax.logSumExp(state), view, ValueRange{task.firstRow},
+        ArrayRef<bool>{task.rowsAligned});
+    setRole(write, role::kLse);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// The pass
+//===----------------------------------------------------------------------===//
+
+namespace {
+struct Tile : attn::impl::TileBase<Tile> {
+  void runOnOperation() override {
+    SmallVector<AttentionOp> ops;
+    getOperation()->walk([&](AttentionOp op) { ops.push_back(op); });
+    for (AttentionOp op : ops) {
+      if (failed(verifyTileable(op)))
+        return signalPassFailure();
+      AttentionTiler(op).run();
+    }
+  }
+};
+} // namespace

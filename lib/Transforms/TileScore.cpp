@@ -1,0 +1,73 @@
+//===- TileScore.cpp - From a product to scores ---------------------------===//
+
+#include "TileScore.h"
+#include "VectorizeRegion.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace attn;
+
+/// With no head dimension there is no 1/sqrt(D), and every score is 0.
+static double scaleOf(AttentionOp op) { return op.getScaleValue().value_or(1); }
+
+/// Nothing follows the multiplication by scale and softcap.
+static bool endsInScale(AttentionOp op) {
+  return !op.hasScoreMod() && !op.getBias();
+}
+
+/// Factors that the exponent can take: positive, so that the greatest product
+/// is the greatest score, and far from where f32 would flush or overflow.
+static bool fitsExponent(double factor) {
+  return factor > 1e-15 && factor < 1e15;
+}
+
+static double softcapOf(AttentionOp op) {
+  return op.getSoftcap()->convertToDouble();
+}
+
+/// The last multiplication, when it can be left to the exponent, or 1.
+static double exponentShare(AttentionOp op) {
+  double last = op.getSoftcap() ? softcapOf(op) : scaleOf(op);
+  return endsInScale(op) && fitsExponent(last) ? last : 1;
+}
+
+double TileScore::exponentFactor(AttentionOp op) {
+  return exponentShare(op) * llvm::numbers::log2e;
+}
+
+TileScore::TileScore(TileBuilder &b, const Task &task)
+    : b(b), task(task), op(task.op) {
+  if (op.getBias())
+    bias.emplace(b, task, op.getBias());
+}
+
+Value TileScore::apply(Value score, Value firstKey) {
+  Type type = score.getType();
+  auto multiply = [&](double factor) {
+    if (factor != 1)
+      score = arith::MulFOp::create(b, score, b.constant(type, factor));
+  };
+  if (op.getSoftcap()) {
+    multiply(scaleOf(op) / softcapOf(op));
+    score = math::TanhOp::create(b, score);
+    multiply(softcapOf(op) / exponentShare(op));
+  } else {
+    multiply(scaleOf(op) / exponentShare(op));
+  }
+  if (op.hasScoreMod()) {
+    TileValue arguments[] = {{score, Extent::Tile},
+                             {task.batch, Extent::Uniform},
+                             {task.head, Extent::Uniform},
+                             queryPositions(b, task),
+                             keyPositions(b, task, firstKey)};
+    score = b.toTile(
+        vectorizeRegion(b, op.getScoreMod(), arguments, op.getCaptures()));
+  }
+  if (bias) {
+    TileValue term = bias->read(b, task, firstKey);
+    term.value = b.castFloat(term.value, op.getAccumulatorType());
+    score = arith::AddFOp::create(b, score, b.toTile(term));
+  }
+  return score;
+}

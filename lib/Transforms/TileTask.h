@@ -1,0 +1,92 @@
+//===- TileTask.h - One query block of one head -----------------*- C++ -*-===//
+//
+// A task is what runs in parallel: the rows [firstRow, firstRow + Br) of one
+// head, against the keys that the head can see at all. This file finds its
+// place in the operands; TileMask decides which keys it visits.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef ATTN_LIB_TRANSFORMS_TILETASK_H
+#define ATTN_LIB_TRANSFORMS_TILETASK_H
+
+#include "TileBuilder.h"
+#include "attn/IR/Attn.h"
+
+namespace attn {
+
+/// The sizes of an op, constant where any operand states them.
+struct AttentionSizes {
+  Index batch, queryHeads, kvHeads, queryLength, kvLength;
+  int64_t headDim, valueDim;
+};
+AttentionSizes getSizes(TileBuilder &b, AttentionOp op);
+
+/// The keys [first, first + count) of a batch are those that lengths and band
+/// let some query see. The views of key and value are cropped to them, so a
+/// NaN outside is never read.
+struct KeyRange {
+  /// Query i meets the diagonal at key i + diagonal.
+  Index diagonal;
+  Index first, count;
+  /// No block reaches past the end of the sequence: no length test.
+  bool isAligned;
+  /// No block reaches past the range: the views are read in bounds.
+  bool isWhole;
+};
+
+struct Task {
+  AttentionOp op;
+  AttentionSizes sizes;
+  mlir::Value batch, head;
+  Index kvHead;
+  /// The query rows; `lastRow` is inclusive and exists.
+  mlir::Value firstRow;
+  Index lastRow;
+  /// Br divides the query length.
+  bool rowsAligned;
+  KeyRange keys;
+};
+
+//===--- Places in the operands -------------------------------------------===//
+
+/// The part of `memref` at `offsets`, with the dimensions that `kept` marks.
+mlir::Value subview(TileBuilder &b, mlir::Value memref,
+                    llvm::ArrayRef<Index> offsets, llvm::ArrayRef<Index> sizes,
+                    llvm::ArrayRef<bool> kept);
+
+/// Rows [firstRow, firstRow + rows) of one head as a [rows, width] matrix.
+mlir::Value headView(TileBuilder &b, mlir::Value operand, Layout layout,
+                     mlir::Value batch, Index head, Index firstRow, Index rows,
+                     int64_t width);
+
+/// Reads past the end give `pad`; lanes that `mask` excludes are not read.
+mlir::Value read(TileBuilder &b, mlir::VectorType type, mlir::Value view,
+                 mlir::ValueRange indices, mlir::Value pad,
+                 llvm::ArrayRef<bool> inBounds, mlir::Value mask = {});
+
+/// The element of a rank-1 operand of ids, counts or logits.
+mlir::Value loadElement(TileBuilder &b, mlir::Value operand, Index position);
+
+/// A bias or a mask: broadcasts to [B, Hq, Sq, Skv] and is held no larger
+/// than it varies. A dimension broadcasts when its type says 1.
+class BroadcastOperand {
+public:
+  BroadcastOperand(TileBuilder &b, const Task &task, mlir::Value operand);
+  /// The part beside the block that starts at `firstKey` of the range.
+  TileValue read(TileBuilder &b, const Task &task, mlir::Value firstKey);
+
+private:
+  mlir::Value view;
+  Extent extent = Extent::Uniform;
+};
+
+//===--- Positions that the regions see -----------------------------------===//
+
+/// i and j of the block, kept within the sequence: a padded row or column
+/// repeats the last real one, so that what a region reads there is in range.
+TileValue queryPositions(TileBuilder &b, const Task &task);
+TileValue keyPositions(TileBuilder &b, const Task &task, mlir::Value firstKey);
+
+} // namespace attn
+
+#endif // ATTN_LIB_TRANSFORMS_TILETASK_H

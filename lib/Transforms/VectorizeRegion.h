@@ -1,0 +1,24 @@
+//===- VectorizeRegion.h - A scalar region on a tile ------------*- C++ -*-===//
+
+#ifndef ATTN_LIB_TRANSFORMS_VECTORIZEREGION_H
+#define ATTN_LIB_TRANSFORMS_VECTORIZEREGION_H
+
+#include "TileBuilder.h"
+#include "mlir/IR/Region.h"
+
+namespace attn {
+
+/// Clones the body of score_mod or mask_mod for a whole tile and returns what
+/// it yields. `arguments` stand for the block arguments in front of the
+/// captures. Each op runs on the least extent that its operands have; reads
+/// of captures become gathers, or one load where every index is uniform.
+TileValue vectorizeRegion(TileBuilder &b, mlir::Region &region,
+                          llvm::ArrayRef<TileValue> arguments,
+                          mlir::ValueRange captures);
+
+/// The first op of `region` that has no vector form, or null.
+mlir::Operation *findUnvectorizable(mlir::Region &region);
+
+} // namespace attn
+
+#endif // ATTN_LIB_TRANSFORMS_VECTORIZEREGION_H
