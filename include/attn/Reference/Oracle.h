@@ -1,0 +1,77 @@
+//===- Oracle.h - What attn.attention computes -----------------*- C++ -*-===//
+//
+// A naive evaluation of `attn.attention`: pair by pair, row by row, with no
+// tile, no running maximum and nothing shared with any lowering. Every kernel
+// is compared with it.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef ATTN_REFERENCE_ORACLE_H
+#define ATTN_REFERENCE_ORACLE_H
+
+#include "attn/IR/Attn.h"
+#include "attn/Reference/Array.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/Support/Error.h"
+#include <optional>
+
+namespace attn {
+
+struct OracleResult {
+  /// In the op's output layout.
+  Array output;
+  /// [B, Hq, Sq], natural logarithm; computed whether or not the op asks.
+  Array lse;
+};
+
+/// Evaluates the op in f64 (long double inside for f64 queries, so that there
+/// is something to compare an f64 kernel with) on the elements as given.
+///
+/// `operands` are in the op's operand order; the destinations in `outs(...)`
+/// may be left out, and only their shapes are read. Sizes that the types leave
+/// open are taken from the arrays. An invisible key or value is never touched:
+/// a NaN in it cannot be seen in the result. A region is run for visible pairs
+/// only.
+llvm::Expected<OracleResult> evaluateAttention(AttentionOp op,
+                                               llvm::ArrayRef<Array> operands);
+
+/// The straightforward implementation at the op's own precision, which sets the
+/// error that a kernel may have: operands rounded to their element types,
+/// products, softmax and sums in f32 (f64 for f64) in the order of the naive
+/// loops, results rounded to their types.
+llvm::Expected<OracleResult>
+evaluateStraightforward(AttentionOp op, llvm::ArrayRef<Array> operands);
+
+/// The largest `relativeError` that a kernel may have on this op: 1.5 times the
+/// straightforward implementation's, and never less than a few units in the
+/// last place of the accumulator, because on some inputs (a single key) the
+/// straightforward result is exact and a correct kernel's is one rounding off.
+double errorBound(AttentionOp op, double straightforwardError);
+
+/// A function's one attention op, and where its operands come from.
+struct AttentionInFunction {
+  struct Operand {
+    /// The function argument that the operand is, or...
+    std::optional<unsigned> argument;
+    /// ... its constant value. A destination made in the function has neither.
+    std::optional<Array> constant;
+  };
+  AttentionOp op;
+  llvm::SmallVector<Operand> operands;
+  /// For each function result: 0 is the output, 1 the lse. Empty in the memref
+  /// form, whose destinations are arguments.
+  llvm::SmallVector<unsigned> results;
+
+  /// The op's operands, given the function's arguments. Left out are the
+  /// destinations, so it suits `evaluateAttention`.
+  llvm::Expected<llvm::SmallVector<Array>>
+  bind(llvm::ArrayRef<Array> arguments) const;
+};
+
+/// Finds the one attention op of a function whose operands are arguments or
+/// constants and whose results are the attention's. The error is one line.
+llvm::Expected<AttentionInFunction> findAttention(mlir::func::FuncOp function);
+
+} // namespace attn
+
+#endif // ATTN_REFERENCE_ORACLE_H
