@@ -26,7 +26,7 @@
 //
 // Every tile is a vector value of its full size; Br x D, Bc x D, Br x Bc and
 // Br x Dv come from #attn.tiling. A back end cuts them to its machine. It
-// finds what a value is in attr.role, with the words quoted above.
+// finds what a value is in attn.role, with the words quoted above.
 //
 // Order of tasks: with a right band bound later query blocks see more keys,
 // so the long ones are handed out first. Each task's result does not depend
@@ -179,6 +179,8 @@ Task AttentionTiler::enterTask(ValueRange ids, Index queryBlocks) {
     end = b.minimum(end, sizes.queryLength);
   task.lastRow = b.subtract(end, one);
   task.kvHead = b.divide(task.head, b.divide(sizes.queryHeads, sizes.kvHeads));
+  if (auto kvHead = dyn_cast<Value>(task.kvHead); kvHead && kvHead != task.head)
+    setRole(kvHead.getDefiningOp(), role::kKvHead);
   task.keys = computeKeyRange(b, op, sizes, task.batch);
   return task;
 }

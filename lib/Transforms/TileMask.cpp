@@ -260,6 +260,7 @@ TileValue TileMask::bandVisibility() {
   if (right) {
     TileValue shift =
         limited(b, b.add(diagonal, b.getIndexAttr(*right)), -b.rows, b.columns);
+    setRole(shift.value.getDefiningOp(), role::kRightBound);
     result = b.conjunction(
         result,
         b.combine<arith::CmpIOp>(column, b.combine<arith::AddIOp>(row, shift),

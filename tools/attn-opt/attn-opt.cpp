@@ -1,5 +1,6 @@
 //===- attn-opt.cpp - The optimizer driver --------------------------------===//
 
+#include "attn/Conversion/Passes.h"
 #include "attn/IR/Attn.h"
 #include "attn/Transforms/Passes.h"
 #include "mlir/InitAllDialects.h"
@@ -14,6 +15,7 @@ int main(int argc, char **argv) {
   registry.insert<attn::AttnDialect>();
   mlir::registerAllPasses();
   attn::registerTile();
+  attn::registerTiledToCPU();
   return mlir::asMainReturnCode(
       mlir::MlirOptMain(argc, argv, "attention compiler\n", registry));
 }

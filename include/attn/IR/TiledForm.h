@@ -13,13 +13,19 @@
 namespace attn {
 
 /// The attribute that holds a role, and the two that `tasks` carries along.
-constexpr llvm::StringLiteral kRoleAttrName = "attr.role";
+constexpr llvm::StringLiteral kRoleAttrName = "attn.role";
 constexpr llvm::StringLiteral kTilingAttrName = "attn.tiling";
 constexpr llvm::StringLiteral kTargetAttrName = "attn.target";
 
 namespace role {
 /// scf.forall over (batch, query head, query block).
 constexpr llvm::StringLiteral kTasks = "tasks";
+/// The key/value head of a query head, h / (Hq / Hkv); absent when each query
+/// head has its own.
+constexpr llvm::StringLiteral kKvHead = "kv_head";
+/// The i32 bound r of the right band test "column <= row + r", row and column
+/// counted within the block; absent without a right bound.
+constexpr llvm::StringLiteral kRightBound = "right_bound";
 /// scf.for over the key/value blocks; carries row maximum, row sum, acc.
 constexpr llvm::StringLiteral kSweep = "sweep";
 /// scf.if around a block that may be hidden whole.

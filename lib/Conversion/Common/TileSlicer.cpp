@@ -1,0 +1,194 @@
+//===- TileSlicer.cpp - A piece of a tile, computed where it is used ------===//
+
+#include "TileSlicer.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/TypeUtilities.h"
+
+using namespace mlir;
+using namespace attn;
+
+FailureOr<Value> TileSlicer::tile(Value value, const Piece &piece) {
+  return slice(value, piece, Shape::Tile);
+}
+
+FailureOr<Value> TileSlicer::rowElement(Value value, const Piece &piece) {
+  return slice(value, piece, Shape::Row);
+}
+
+FailureOr<Value> TileSlicer::lanes(Value value, const Piece &piece) {
+  return slice(value, piece, Shape::Lanes);
+}
+
+Type TileSlicer::pieceType(Type type, const Piece &piece, Shape shape) {
+  Type element = getElementTypeOrSelf(type);
+  return shape == Shape::Row ? element : VectorType::get(piece.width, element);
+}
+
+FailureOr<Value> TileSlicer::slice(Value value, const Piece &piece,
+                                   Shape shape) {
+  if (auto it = sources.find(value); it != sources.end())
+    return it->second(piece);
+  if (!isa<VectorType>(value.getType()))
+    return scalar(value);
+  Operation *op = value.getDefiningOp();
+  if (!op)
+    return emitError(loc, "a tile carried by a loop is read before the back "
+                          "end has placed it");
+  return sliceOp(op, value, piece, shape);
+}
+
+FailureOr<Value> TileSlicer::sliceOp(Operation *op, Value value,
+                                     const Piece &piece, Shape shape) {
+  if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
+    auto dense = dyn_cast<SplatElementsAttr>(constant.getValue());
+    if (!dense)
+      return op->emitOpError("expects a splat, or positions by vector.step");
+    Type type = pieceType(value.getType(), piece, shape);
+    TypedAttr attribute = dense.getSplatValue<TypedAttr>();
+    if (auto vectorType = dyn_cast<VectorType>(type))
+      attribute = DenseElementsAttr::get(vectorType, attribute);
+    return Value(arith::ConstantOp::create(b, loc, attribute));
+  }
+  if (isa<vector::StepOp>(op)) {
+    if (shape == Shape::Row)
+      return piece.row;
+    auto type = VectorType::get(piece.width, b.getIndexType());
+    Value step = vector::StepOp::create(b, loc, type);
+    Value origin = vector::BroadcastOp::create(b, loc, type, piece.column);
+    return Value(arith::AddIOp::create(b, loc, step, origin));
+  }
+  // vector<R> <-> vector<R x 1>: the same elements.
+  if (auto cast = dyn_cast<vector::ShapeCastOp>(op))
+    return slice(cast.getSource(), piece,
+                 cast.getSourceVectorType().getRank() == 1 &&
+                         shape == Shape::Tile
+                     ? Shape::Lanes
+                     : shape);
+  if (isa<vector::BroadcastOp>(op))
+    return sliceBroadcast(op, piece, shape);
+  if (isa<vector::TransferReadOp>(op))
+    return sliceRead(op, piece, shape);
+  if (isa<vector::GatherOp>(op))
+    return sliceGather(op, piece, shape);
+  if (OpTrait::hasElementwiseMappableTraits(op) && op->getNumResults() == 1)
+    return sliceElementwise(op, piece, shape);
+  return op->emitOpError("has no meaning on a piece of a tile; expected "
+                         "elementwise arithmetic, broadcasts, positions or "
+                         "reads");
+}
+
+FailureOr<Value> TileSlicer::sliceBroadcast(Operation *op, const Piece &piece,
+                                            Shape shape) {
+  Value source = cast<vector::BroadcastOp>(op).getSource();
+  auto sourceType = dyn_cast<VectorType>(source.getType());
+  bool isColumn = sourceType && sourceType.getRank() == 2 &&
+                  sourceType.getDimSize(1) == 1 && shape == Shape::Tile;
+  if (sourceType && !isColumn)
+    return slice(source, piece,
+                 sourceType.getRank() == 1 ? Shape::Lanes : shape);
+  Value element;
+  if (isColumn) {
+    FailureOr<Value> row = slice(source, piece, Shape::Row);
+    if (failed(row))
+      return failure();
+    element = *row;
+  } else {
+    element = scalar(source);
+  }
+  if (shape == Shape::Row)
+    return element;
+  Type type = pieceType(op->getResult(0).getType(), piece, shape);
+  return Value(vector::BroadcastOp::create(b, loc, type, element));
+}
+
+FailureOr<Value> TileSlicer::sliceElementwise(Operation *op, const Piece &piece,
+                                              Shape shape) {
+  SmallVector<Value> operands;
+  for (Value operand : op->getOperands()) {
+    FailureOr<Value> sliced = slice(operand, piece, shape);
+    if (failed(sliced))
+      return failure();
+    operands.push_back(*sliced);
+  }
+  OperationState state(loc, op->getName(), operands,
+                       pieceType(op->getResult(0).getType(), piece, shape),
+                       op->getAttrs());
+  state.attributes.erase("attn.role");
+  state.propertiesAttr = op->getPropertiesAsAttribute();
+  return b.create(state)->getResult(0);
+}
+
+/// The piece lies in the row clamped to the memref: rows past the end are
+/// padding that nobody reads, so that only lanes need a mask.
+FailureOr<Value> TileSlicer::sliceRead(Operation *op, const Piece &piece,
+                                       Shape shape) {
+  auto read = cast<vector::TransferReadOp>(op);
+  AffineMap map = read.getPermutationMap();
+  Value base = scalar(read.getBase());
+  SmallVector<Value> indices;
+  for (Value index : read.getIndices())
+    indices.push_back(scalar(index));
+  Value padding = scalar(read.getPadding());
+
+  unsigned rank = read.getVectorType().getRank();
+  bool lanesVary = false;
+  unsigned lanesDim = 0;
+  for (unsigned d = 0; d < rank; ++d) {
+    auto dim = dyn_cast<AffineDimExpr>(map.getResult(d));
+    if (!dim)
+      continue;
+    Value &index = indices[dim.getPosition()];
+    bool isRow = (rank == 2 && d == 0) || (rank == 1 && shape == Shape::Row);
+    index = arith::AddIOp::create(b, loc, index,
+                                  isRow ? piece.row : piece.column);
+    if (isRow) {
+      Value size = memref::DimOp::create(b, loc, base, dim.getPosition());
+      Value one = arith::ConstantIndexOp::create(b, loc, 1);
+      Value last = arith::SubIOp::create(b, loc, size, one);
+      index = arith::MinSIOp::create(b, loc, index, last);
+    } else {
+      lanesVary = true;
+      lanesDim = dim.getPosition();
+    }
+  }
+  Type element = read.getVectorType().getElementType();
+  if (!lanesVary) {
+    Value loaded = memref::LoadOp::create(b, loc, base, indices);
+    if (shape == Shape::Row)
+      return loaded;
+    return Value(vector::BroadcastOp::create(
+        b, loc, VectorType::get(piece.width, element), loaded));
+  }
+  auto memrefRank = cast<MemRefType>(base.getType()).getRank();
+  AffineMap lanesMap =
+      AffineMap::get(memrefRank, 0, b.getAffineDimExpr(lanesDim));
+  return Value(vector::TransferReadOp::create(
+      b, loc, VectorType::get(piece.width, element), base, indices, padding,
+      lanesMap, ArrayRef<bool>{false}));
+}
+
+FailureOr<Value> TileSlicer::sliceGather(Operation *op, const Piece &piece,
+                                         Shape shape) {
+  auto gather = cast<vector::GatherOp>(op);
+  FailureOr<Value> index = slice(gather.getIndices(), piece, shape);
+  if (failed(index))
+    return failure();
+  SmallVector<Value> offsets;
+  for (Value offset : gather.getOffsets())
+    offsets.push_back(scalar(offset));
+  Value base = scalar(gather.getBase());
+  if (shape == Shape::Row) {
+    offsets.back() = arith::AddIOp::create(b, loc, offsets.back(), *index);
+    return Value(memref::LoadOp::create(b, loc, base, offsets));
+  }
+  FailureOr<Value> mask = slice(gather.getMask(), piece, shape);
+  FailureOr<Value> passThru = slice(gather.getPassThru(), piece, shape);
+  if (failed(mask) || failed(passThru))
+    return failure();
+  auto type = VectorType::get(piece.width, gather.getVectorType().getElementType());
+  return Value(vector::GatherOp::create(b, loc, type, base, offsets, *index,
+                                        *mask, *passThru));
+}

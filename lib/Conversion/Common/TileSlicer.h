@@ -1,0 +1,85 @@
+//===- TileSlicer.h - A piece of a tile, computed where it is used -*- C++ -*-//
+//
+// A back end never holds a whole tile in registers. It asks for the piece that
+// it works on, and the slicer clones the arithmetic that makes that piece:
+// the same elementwise ops on fewer lanes, reads at shifted indices, positions
+// offset by the piece's origin. Any score or mask region works this way, at
+// the cost of its arithmetic.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef ATTN_LIB_CONVERSION_COMMON_TILESLICER_H
+#define ATTN_LIB_CONVERSION_COMMON_TILESLICER_H
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/STLExtras.h"
+#include <functional>
+
+namespace attn {
+
+/// Makes pieces of the vectors of one tiled form.
+///
+/// - of a tile `vector<R x C>`: `width` elements of one row;
+/// - of a column vector `vector<R x 1>`: its element at that row, a scalar;
+/// - of a flat vector along `axis`: `width` elements, or one scalar.
+class TileSlicer {
+public:
+  /// Where a piece lies. `row` and `column` are index values.
+  struct Piece {
+    mlir::Value row, column;
+    int64_t width;
+  };
+
+  /// Makes the piece of a value that is kept in scratch or in registers.
+  using Source = std::function<mlir::Value(const Piece &)>;
+
+  /// `scalars` maps the scalars of the tiled form to their clones.
+  TileSlicer(mlir::OpBuilder &builder, mlir::Location loc,
+             mlir::IRMapping &scalars)
+      : b(builder), loc(loc), scalars(scalars) {}
+
+  /// From here on pieces of `value` come from `source`.
+  void bind(mlir::Value value, Source source) {
+    sources[value] = std::move(source);
+  }
+
+  /// `width` consecutive elements of row `piece.row` of a tile.
+  mlir::FailureOr<mlir::Value> tile(mlir::Value value, const Piece &piece);
+  /// The element of a row vector (`vector<R>` or `vector<R x 1>`) at the row.
+  mlir::FailureOr<mlir::Value> rowElement(mlir::Value value,
+                                          const Piece &piece);
+  /// `width` consecutive elements of a flat vector, from `piece.column`.
+  mlir::FailureOr<mlir::Value> lanes(mlir::Value value, const Piece &piece);
+
+  /// A scalar of the tiled form: its clone, or itself when defined outside.
+  mlir::Value scalar(mlir::Value value) { return scalars.lookupOrDefault(value); }
+
+private:
+  enum class Shape { Tile, Row, Lanes };
+  mlir::FailureOr<mlir::Value> slice(mlir::Value value, const Piece &piece,
+                                     Shape shape);
+  mlir::FailureOr<mlir::Value> sliceOp(mlir::Operation *op, mlir::Value value,
+                                       const Piece &piece, Shape shape);
+  mlir::FailureOr<mlir::Value> sliceElementwise(mlir::Operation *op,
+                                                const Piece &piece,
+                                                Shape shape);
+  mlir::FailureOr<mlir::Value> sliceRead(mlir::Operation *op,
+                                         const Piece &piece, Shape shape);
+  mlir::FailureOr<mlir::Value> sliceGather(mlir::Operation *op,
+                                           const Piece &piece, Shape shape);
+  mlir::FailureOr<mlir::Value> sliceBroadcast(mlir::Operation *op,
+                                              const Piece &piece, Shape shape);
+  mlir::Type pieceType(mlir::Type type, const Piece &piece, Shape shape);
+
+  mlir::OpBuilder &b;
+  mlir::Location loc;
+  mlir::IRMapping &scalars;
+  llvm::DenseMap<mlir::Value, Source> sources;
+};
+
+} // namespace attn
+
+#endif // ATTN_LIB_CONVERSION_COMMON_TILESLICER_H

@@ -1,0 +1,96 @@
+//===- TiledForm.cpp - The values of a tiled attention by name ------------===//
+
+#include "TiledForm.h"
+#include "llvm/ADT/StringMap.h"
+
+using namespace mlir;
+using namespace attn;
+
+llvm::StringRef attn::getRole(Operation *op) {
+  auto role = op->getAttrOfType<StringAttr>(kRoleAttrName);
+  return role ? role.getValue() : StringRef();
+}
+
+namespace {
+/// Collects tagged operations and hands them out by name and kind.
+struct RoleTable {
+  scf::ForallOp tasks;
+  llvm::StringMap<Operation *> byRole;
+  bool valid = true;
+
+  explicit RoleTable(scf::ForallOp tasks) : tasks(tasks) {
+    tasks.getBody()->walk([&](Operation *op) {
+      StringRef role = getRole(op);
+      if (role.empty())
+        return;
+      if (!byRole.insert({role, op}).second) {
+        op->emitOpError("repeats the role '") << role << "' in one task loop";
+        valid = false;
+      }
+    });
+  }
+
+  template <typename OpTy>
+  OpTy get(StringRef role, bool required = true) {
+    Operation *op = byRole.lookup(role);
+    auto typed = dyn_cast_or_null<OpTy>(op);
+    if (!op && required) {
+      tasks.emitOpError("expects an operation with attn.role = \"")
+          << role << "\" in the tiled form; run attn-tile first";
+      valid = false;
+    } else if (op && !typed) {
+      op->emitOpError("cannot have the role '")
+          << role << "', expected " << OpTy::getOperationName();
+      valid = false;
+    }
+    return typed;
+  }
+};
+} // namespace
+
+FailureOr<TiledForm> attn::readTiledForm(scf::ForallOp tasks) {
+  auto tiling = tasks->getAttrOfType<TilingAttr>(kTilingAttrName);
+  auto target = tasks->getAttrOfType<TargetAttr>(kTargetAttrName);
+  if (!tiling || !target)
+    return tasks.emitOpError("expects attn.tiling and attn.target on the task "
+                             "loop; run attn-select-tiling and attn-tile first");
+  TiledForm form;
+  form.tasks = tasks;
+  form.tiling = tiling.getValue();
+  form.target = target.getValue();
+
+  RoleTable roles(tasks);
+  form.sweep = roles.get<scf::ForOp>(role::kSweep);
+  form.reach = roles.get<scf::IfOp>(role::kReach, /*required=*/false);
+  // A plain select when every block is tested.
+  form.masked = dyn_cast_or_null<scf::IfOp>(roles.byRole.lookup(role::kMasked));
+  form.rowMax = roles.get<vector::MultiDimReductionOp>(role::kRowMax);
+  form.rowSum = roles.get<vector::MultiDimReductionOp>(role::kRowSum);
+  form.probabilities = roles.get<math::Exp2Op>(role::kProbabilities);
+  form.correction = roles.get<math::Exp2Op>(role::kCorrection);
+  // Absent where a head dimension is zero, or no lse is asked for.
+  form.query = roles.get<vector::TransferReadOp>(role::kQuery, false);
+  form.key = roles.get<vector::TransferReadOp>(role::kKey, false);
+  form.scores = roles.get<vector::ContractionOp>(role::kScores, false);
+  form.value = roles.get<vector::TransferReadOp>(role::kValue, false);
+  form.accumulator = roles.get<vector::ContractionOp>(role::kAccumulator, false);
+  form.output = roles.get<vector::TransferWriteOp>(role::kOutput, false);
+  form.lse = roles.get<vector::TransferWriteOp>(role::kLse, false);
+  form.kvHead = roles.byRole.lookup(role::kKvHead);
+  if (Operation *bound = roles.byRole.lookup(role::kRightBound))
+    form.rightBound = bound->getResult(0);
+  if (!roles.valid)
+    return failure();
+
+  auto tile = cast<VectorType>(form.rowMax->getOperand(0).getType());
+  form.blockQuery = tile.getDimSize(0);
+  form.blockKey = tile.getDimSize(1);
+  form.accumulatorType = cast<FloatType>(tile.getElementType());
+  form.headDim = form.query ? form.query.getVectorType().getDimSize(1) : 0;
+  form.valueDim = form.value ? form.value.getVectorType().getDimSize(1) : 0;
+  vector::TransferReadOp operand = form.query ? form.query : form.value;
+  form.elementType =
+      operand ? cast<FloatType>(operand.getVectorType().getElementType())
+              : form.accumulatorType;
+  return form;
+}

@@ -1,0 +1,101 @@
+//===- CpuKernel.cpp - One attention kernel while it is emitted -----------===//
+
+#include "CpuKernel.h"
+#include <numeric>
+
+using namespace mlir;
+using namespace attn;
+using namespace attn::cpu;
+
+Value Emitter::constant(Type type, double value) {
+  Type element = getElementTypeOrSelf(type);
+  TypedAttr attribute = b.getFloatAttr(element, value);
+  if (auto vectorType = dyn_cast<VectorType>(type))
+    attribute = DenseElementsAttr::get(vectorType, Attribute(attribute));
+  return arith::ConstantOp::create(b, loc, attribute);
+}
+
+Value Emitter::maxLanes(Value low, Value x) {
+  Value larger =
+      arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT, x, low);
+  return arith::SelectOp::create(b, loc, larger, x, low);
+}
+
+void Emitter::loop(Value lower, Value upper, int64_t step,
+                   llvm::function_ref<void(Value)> body) {
+  scf::ForOp::create(b, loc, lower, upper, index(step), ValueRange(),
+                     [&](OpBuilder &, Location, Value iv, ValueRange) {
+                       body(iv);
+                       scf::YieldOp::create(b, loc);
+                     });
+}
+
+SmallVector<Value> Emitter::loop(
+    Value lower, Value upper, int64_t step, ValueRange inits,
+    llvm::function_ref<SmallVector<Value>(Value, ValueRange)> body) {
+  auto loop = scf::ForOp::create(
+      b, loc, lower, upper, index(step), inits,
+      [&](OpBuilder &, Location, Value iv, ValueRange carried) {
+        scf::YieldOp::create(b, loc, body(iv, carried));
+      });
+  return SmallVector<Value>(loop.getResults());
+}
+
+static int64_t roundUp(int64_t value, int64_t step) {
+  return (value + step - 1) / step * step;
+}
+
+/// The largest divisor of `value` that is at most `limit`.
+static int64_t divisorAtMost(int64_t value, int64_t limit) {
+  for (int64_t d = std::min(value, std::max<int64_t>(limit, 1)); d > 1; --d)
+    if (value % d == 0)
+      return d;
+  return 1;
+}
+
+CpuKernel::CpuKernel(TiledForm &form) : form(form) {
+  type = form.accumulatorType;
+  width = std::max<int64_t>(form.target.simdBits / type.getWidth(), 1);
+  vector = VectorType::get(width, type);
+  const Tiling &tiling = form.tiling;
+  registerRows = std::clamp<int64_t>(tiling.registerRows, 1,
+                                     std::max<int64_t>(form.blockQuery, 1));
+  // Columns in whole vectors; fewer when the key block is short.
+  registerColumns = std::min(roundUp(std::max<int64_t>(tiling.registerColumns, 1), width),
+                             roundUp(form.blockKey, width));
+  rows = roundUp(form.blockQuery, registerRows);
+  keys = roundUp(form.blockKey, registerColumns);
+  valueColumns = roundUp(form.valueDim, width);
+  rowGroup = registerRows;
+  for (int64_t vectors = 1; vectors <= registerColumns / width; ++vectors)
+    rowGroup = std::lcm(rowGroup, outputRows(vectors));
+}
+
+/// Three quarters of the registers hold the accumulator; the rest are operands.
+int64_t CpuKernel::outputRows(int64_t vectors) const {
+  int64_t registers = std::max<int64_t>(form.target.simdRegisters, 16);
+  return registerRows *
+         divisorAtMost(rows / registerRows,
+                       registers * 3 / 4 / (vectors * registerRows));
+}
+
+Scratch Scratch::allocate(Emitter &e, const CpuKernel &kernel) {
+  auto tile = [&](ArrayRef<int64_t> shape) -> Value {
+    return memref::AllocaOp::create(e.b, e.loc,
+                                    MemRefType::get(shape, kernel.type),
+                                    e.b.getI64IntegerAttr(64));
+  };
+  // Row vectors are read by whole registers.
+  int64_t paddedRows = roundUp(kernel.rows, kernel.width);
+  Scratch scratch;
+  scratch.query = tile({kernel.rows, std::max<int64_t>(kernel.form.headDim, 1)});
+  scratch.scores = tile({kernel.rows, kernel.keys});
+  scratch.output = tile({kernel.rows, std::max<int64_t>(kernel.valueColumns, 1)});
+  scratch.laneMax = tile({kernel.rows, kernel.width});
+  scratch.laneSum = tile({kernel.rows, kernel.width});
+  scratch.rowMax = tile({paddedRows});
+  scratch.nextMax = tile({paddedRows});
+  scratch.correction = tile({paddedRows});
+  scratch.rowSum = tile({paddedRows});
+  return scratch;
+}

@@ -1,0 +1,183 @@
+//===- CpuKernel.h - One attention kernel while it is emitted ---*- C++ -*-===//
+//
+// The scratch of a task, the sizes of its register tiles and short names for
+// the ops that the pieces of the back end emit. Each idea has its file:
+//
+//   TiledToCPU.cpp   the order of things: pack, tasks, sweep, epilogue
+//   FmaProduct.cpp   tile products by vector multiply-add
+//   AmxProduct.cpp   tile products by AMX tile registers
+//   SoftmaxRows.cpp  the online softmax over the rows of a score tile
+//   Exp2Approximation.cpp  exp2 by a polynomial
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef ATTN_LIB_CONVERSION_TILEDTOCPU_CPUKERNEL_H
+#define ATTN_LIB_CONVERSION_TILEDTOCPU_CPUKERNEL_H
+
+#include "../Common/TileSlicer.h"
+#include "../Common/TiledForm.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/PatternMatch.h"
+#include "mlir/IR/TypeUtilities.h"
+
+namespace attn::cpu {
+
+/// Short names for the ops that every piece emits.
+struct Emitter {
+  mlir::OpBuilder &b;
+  mlir::Location loc;
+
+  mlir::Value index(int64_t value) {
+    return mlir::arith::ConstantIndexOp::create(b, loc, value);
+  }
+  mlir::Value add(mlir::Value x, mlir::Value y) {
+    return mlir::arith::AddIOp::create(b, loc, x, y);
+  }
+  mlir::Value add(mlir::Value x, int64_t y) {
+    return y == 0 ? x : add(x, index(y));
+  }
+  mlir::Value sub(mlir::Value x, mlir::Value y) {
+    return mlir::arith::SubIOp::create(b, loc, x, y);
+  }
+  mlir::Value mul(mlir::Value x, mlir::Value y) {
+    return mlir::arith::MulIOp::create(b, loc, x, y);
+  }
+  mlir::Value mul(mlir::Value x, int64_t y) { return mul(x, index(y)); }
+  mlir::Value min(mlir::Value x, mlir::Value y) {
+    return mlir::arith::MinSIOp::create(b, loc, x, y);
+  }
+  mlir::Value max(mlir::Value x, mlir::Value y) {
+    return mlir::arith::MaxSIOp::create(b, loc, x, y);
+  }
+  /// For sizes: both operands are non-negative, y > 0.
+  mlir::Value div(mlir::Value x, int64_t y) {
+    return mlir::arith::DivUIOp::create(b, loc, x, index(y));
+  }
+  mlir::Value ceilDiv(mlir::Value x, int64_t y) { return div(add(x, y - 1), y); }
+
+  mlir::Value constant(mlir::Type type, double value);
+  mlir::Value splat(mlir::VectorType type, mlir::Value scalar) {
+    return mlir::vector::BroadcastOp::create(b, loc, type, scalar);
+  }
+  /// The lane-wise larger of two; `low` where they do not compare, so that a
+  /// NaN in `x` is dropped here and shows in its probability instead.
+  mlir::Value maxLanes(mlir::Value low, mlir::Value x);
+  mlir::Value load(mlir::VectorType type, mlir::Value memref,
+                   mlir::ValueRange indices) {
+    return mlir::vector::LoadOp::create(b, loc, type, memref, indices);
+  }
+  void store(mlir::Value vector, mlir::Value memref, mlir::ValueRange indices) {
+    mlir::vector::StoreOp::create(b, loc, vector, memref, indices);
+  }
+  /// A counted loop without carried values.
+  void loop(mlir::Value lower, mlir::Value upper, int64_t step,
+            llvm::function_ref<void(mlir::Value)> body);
+  /// A counted loop that carries `inits`; `body` returns what it yields.
+  llvm::SmallVector<mlir::Value>
+  loop(mlir::Value lower, mlir::Value upper, int64_t step,
+       mlir::ValueRange inits,
+       llvm::function_ref<llvm::SmallVector<mlir::Value>(
+           mlir::Value, mlir::ValueRange)>
+           body);
+};
+
+/// What does not change from task to task.
+struct CpuKernel {
+  TiledForm &form;
+  /// Accumulator type, and a native vector of it.
+  mlir::FloatType type;
+  mlir::VectorType vector;
+  int64_t width;
+  /// Register tile of the score product: rows x columns (columns a multiple
+  /// of the width that divides into the key block, or one vector).
+  int64_t registerRows, registerColumns;
+  /// Scratch sizes: rows and keys of a tile rounded up to register tiles.
+  int64_t rows, keys;
+  /// Value dimensions rounded up to vectors.
+  int64_t valueColumns;
+  /// Rows that share one causal limit: a multiple of every row step.
+  int64_t rowGroup;
+
+  int64_t panels() const { return keys / registerColumns; }
+  /// Rows of an output register tile of `vectors` columns of vectors.
+  int64_t outputRows(int64_t vectors) const;
+
+  explicit CpuKernel(TiledForm &form);
+};
+
+/// The scratch of one thread, in its stack frame.
+struct Scratch {
+  mlir::Value query;    // rows x headDim
+  mlir::Value scores;   // rows x keys: scores, then probabilities in place
+  mlir::Value output;   // rows x valueColumns: the accumulator
+  mlir::Value laneMax;  // rows x width: running maximum of a block, per lane
+  mlir::Value laneSum;  // rows x width: row sum, per lane
+  mlir::Value rowMax;   // rows: the running maximum m
+  mlir::Value nextMax;  // rows: the maximum m' with the current block
+  mlir::Value correction; // rows: alpha = exp2((m - m') c)
+  mlir::Value rowSum;   // rows: l, in the epilogue
+
+  static Scratch allocate(Emitter &e, const CpuKernel &kernel);
+};
+
+/// One key block of one task.
+struct KeyBlock {
+  mlir::Value head;  // batch x Hkv + key/value head
+  mlir::Value start; // first key, relative to the key view
+  /// Keys that a row group reaches, at most the block's (causal).
+  std::function<mlir::Value(mlir::Value row)> limit;
+};
+
+/// Emission state of one task.
+struct Task {
+  Emitter e;
+  const CpuKernel &kernel;
+  Scratch scratch;
+  mlir::IRMapping &scalars;
+  TileSlicer &slicer;
+};
+
+/// A way to multiply tiles. Workspace that outlives a task is allocated before
+/// the parallel region and filled by `pack`.
+class TileProduct {
+public:
+  virtual ~TileProduct() = default;
+  /// Emits the workspace in front of the parallel region.
+  virtual void allocate(Emitter &e, mlir::Value heads) = 0;
+  /// Packs one key block of one key/value head. `head` counts batch x Hkv.
+  virtual void pack(Emitter &e, mlir::IRMapping &scalars, mlir::Value head,
+                    mlir::Value block) = 0;
+  /// Fills the query tile.
+  virtual void loadQuery(Task &task) = 0;
+  /// scores = Q K^T, each piece passed through `finishScores`.
+  virtual mlir::LogicalResult scores(Task &task, const KeyBlock &block) = 0;
+  /// output = output * correction + P V.
+  virtual void output(Task &task, const KeyBlock &block) = 0;
+  virtual void deallocate(Emitter &e) = 0;
+  /// Key blocks that `pack` fills per head; empty when nothing is packed.
+  virtual mlir::Value keyBlocks() const = 0;
+};
+
+std::unique_ptr<TileProduct> createFmaProduct(const CpuKernel &kernel);
+std::unique_ptr<TileProduct> createAmxProduct(const CpuKernel &kernel);
+
+/// From raw scores to modified, masked ones: stores the pieces and keeps the
+/// lane maxima. `raw` are adjacent pieces of one row from `column` on.
+mlir::LogicalResult finishScores(Task &task, mlir::Value row,
+                                 mlir::Value column,
+                                 llvm::ArrayRef<mlir::Value> raw);
+/// m, alpha, p and l of one key block (the online softmax).
+mlir::LogicalResult updateSoftmax(Task &task, const KeyBlock &block);
+/// State before the sweep, and output and lse after it.
+mlir::LogicalResult initializeState(Task &task);
+mlir::LogicalResult writeResults(Task &task);
+
+/// Replaces vector math.exp2 of f32 and f64 by a polynomial.
+void populateExp2ApproximationPatterns(mlir::RewritePatternSet &patterns);
+
+} // namespace attn::cpu
+
+#endif // ATTN_LIB_CONVERSION_TILEDTOCPU_CPUKERNEL_H

@@ -1,0 +1,340 @@
+//===- FmaProduct.cpp - Tile products by vector multiply-add --------------===//
+//
+// Both products are loops around a register tile of accumulators:
+//
+//   scores   for panel of keys, for group of rows:
+//              c = 0;  for d: c[r][v] += q[r][d] * K[panel][d][v]
+//   output   for group of value columns, for group of rows:
+//              c = acc alpha;  for j: c[r][v] += p[r][j] * V[j][v]
+//
+// The reduction is a loop, never unrolled SSA: unrolled, the operands of every
+// step are alive at once and spill. Keys are packed once per key/value head as
+// [block][panel][d][columns], so that the inner loop reads whole vectors in
+// order. Values are read in place when they are already of the accumulator
+// type in whole vectors, else packed as [block][key][columns].
+//
+//===----------------------------------------------------------------------===//
+
+#include "CpuKernel.h"
+
+using namespace mlir;
+using namespace attn;
+using namespace attn::cpu;
+
+namespace {
+
+class FmaProduct : public TileProduct {
+public:
+  explicit FmaProduct(const CpuKernel &kernel) : kernel(kernel) {}
+
+  void allocate(Emitter &e, Value heads) override;
+  void pack(Emitter &e, IRMapping &scalars, Value head, Value block) override;
+  void loadQuery(Task &task) override;
+  LogicalResult scores(Task &task, const KeyBlock &block) override;
+  void output(Task &task, const KeyBlock &block) override;
+  void deallocate(Emitter &e) override;
+  Value keyBlocks() const override { return blocks; }
+
+private:
+  void packKeyPanel(Emitter &e, Value view, Value position, Value panel,
+                    Value firstKey);
+  void packValueRow(Emitter &e, Value view, Value position, Value row,
+                    Value firstKey);
+  /// Part of a row of an operand, widened to the accumulator type; columns
+  /// past `size` and rows past the view are zero.
+  Value loadPiece(Emitter &e, Value view, Value row, int64_t column,
+                  int64_t size);
+  SmallVector<Value> multiplyScores(Task &task, Value position, Value panel,
+                                    Value row);
+  void multiplyOutput(Task &task, const KeyBlock &block, Value view,
+                      Value position, Value column, int64_t vectors,
+                      int64_t step);
+
+  bool packsValues() const {
+    return kernel.form.elementType != kernel.type ||
+           kernel.valueColumns != kernel.form.valueDim;
+  }
+
+  const CpuKernel &kernel;
+  Value packedKeys;   // [head x block][panel][d][register columns]
+  Value packedValues; // [head x block][key][value columns]
+  Value blocks;       // key blocks of a head
+};
+
+} // namespace
+
+std::unique_ptr<TileProduct> cpu::createFmaProduct(const CpuKernel &kernel) {
+  return std::make_unique<FmaProduct>(kernel);
+}
+
+//===----------------------------------------------------------------------===//
+// Packing
+//===----------------------------------------------------------------------===//
+
+/// The size of the sequence that a view is cut from.
+static Value sequenceLength(Emitter &e, vector::TransferReadOp read) {
+  auto view = read.getBase().getDefiningOp<memref::SubViewOp>();
+  llvm::SmallBitVector dropped = view.getDroppedDims();
+  int64_t sequence = 0;
+  while (dropped.test(sequence))
+    ++sequence;
+  return memref::DimOp::create(e.b, e.loc, view.getSource(), sequence);
+}
+
+void FmaProduct::allocate(Emitter &e, Value heads) {
+  TiledForm &form = kernel.form;
+  vector::TransferReadOp operand = form.key ? form.key : form.value;
+  if (!operand)
+    return;
+  blocks = e.ceilDiv(sequenceLength(e, operand), form.blockKey);
+  Value positions = e.mul(heads, blocks);
+  auto allocate = [&](ArrayRef<int64_t> shape) -> Value {
+    SmallVector<int64_t> sizes = {ShapedType::kDynamic};
+    llvm::append_range(sizes, shape);
+    return memref::AllocOp::create(e.b, e.loc,
+                                   MemRefType::get(sizes, kernel.type),
+                                   positions, e.b.getI64IntegerAttr(64));
+  };
+  if (form.key)
+    packedKeys =
+        allocate({kernel.panels(), form.headDim, kernel.registerColumns});
+  if (form.value && packsValues())
+    packedValues = allocate({form.blockKey, kernel.valueColumns});
+}
+
+void FmaProduct::deallocate(Emitter &e) {
+  for (Value workspace : {packedKeys, packedValues})
+    if (workspace)
+      memref::DeallocOp::create(e.b, e.loc, workspace);
+}
+
+Value FmaProduct::loadPiece(Emitter &e, Value view, Value row, int64_t column,
+                            int64_t size) {
+  auto type = VectorType::get(kernel.width, kernel.form.elementType);
+  Value length = memref::DimOp::create(e.b, e.loc, view, int64_t(0));
+  Value inside = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::slt,
+                                       row, length);
+  // A row past the end is read from the last one and dropped.
+  Value safeRow = e.max(e.min(row, e.add(length, -1)), e.index(0));
+  Value zero = e.constant(type, 0.0);
+  Value loaded;
+  if (column + kernel.width <= size) {
+    loaded = e.load(type, view, {safeRow, e.index(column)});
+  } else {
+    Value mask = vector::ConstantMaskOp::create(
+        e.b, e.loc, VectorType::get(kernel.width, e.b.getI1Type()),
+        size - column);
+    loaded = vector::MaskedLoadOp::create(
+        e.b, e.loc, type, view, ValueRange{safeRow, e.index(column)}, mask,
+        zero);
+  }
+  loaded = arith::SelectOp::create(e.b, e.loc, inside, loaded, zero);
+  if (kernel.form.elementType != kernel.type)
+    loaded = arith::ExtFOp::create(e.b, e.loc, kernel.vector, loaded);
+  return loaded;
+}
+
+void FmaProduct::pack(Emitter &e, IRMapping &scalars, Value head, Value block) {
+  TiledForm &form = kernel.form;
+  Value position = e.add(e.mul(head, blocks), block);
+  Value firstKey = e.mul(block, form.blockKey);
+  if (form.key) {
+    Value view = scalars.lookupOrDefault(Value(form.key.getBase()));
+    e.loop(e.index(0), e.index(kernel.panels()), 1, [&](Value panel) {
+      packKeyPanel(e, view, position, panel,
+                   e.add(firstKey, e.mul(panel, kernel.registerColumns)));
+    });
+  }
+  if (form.value && packsValues()) {
+    Value view = scalars.lookupOrDefault(Value(form.value.getBase()));
+    e.loop(e.index(0), e.index(form.blockKey), 1, [&](Value row) {
+      packValueRow(e, view, position, row, e.add(firstKey, row));
+    });
+  }
+}
+
+/// width x width transposes from [key][d] to [d][key].
+void FmaProduct::packKeyPanel(Emitter &e, Value view, Value position,
+                              Value panel, Value firstKey) {
+  int64_t width = kernel.width, headDim = kernel.form.headDim;
+  auto square = VectorType::get({width, width}, kernel.type);
+  e.loop(e.index(0), e.index(kernel.registerColumns), width, [&](Value group) {
+    for (int64_t d = 0; d < headDim; d += width) {
+      Value tile = e.constant(square, 0.0);
+      for (int64_t k = 0; k < width; ++k) {
+        Value row = e.add(e.add(firstKey, group), k);
+        Value piece = loadPiece(e, view, row, d, headDim);
+        tile = vector::InsertOp::create(e.b, e.loc, piece, tile, k);
+      }
+      Value transposed = vector::TransposeOp::create(
+          e.b, e.loc, tile, ArrayRef<int64_t>{1, 0});
+      for (int64_t k = 0; k < std::min(width, headDim - d); ++k)
+        e.store(vector::ExtractOp::create(e.b, e.loc, transposed, k),
+                packedKeys, {position, panel, e.index(d + k), group});
+    }
+  });
+}
+
+void FmaProduct::packValueRow(Emitter &e, Value view, Value position, Value row,
+                              Value firstKey) {
+  int64_t width = kernel.width, valueDim = kernel.form.valueDim;
+  for (int64_t c = 0; c < valueDim; c += width)
+    e.store(loadPiece(e, view, firstKey, c, valueDim), packedValues,
+            {position, row, e.index(c)});
+}
+
+void FmaProduct::loadQuery(Task &task) {
+  TiledForm &form = kernel.form;
+  vector::TransferReadOp query = form.query;
+  if (!query)
+    return;
+  Emitter &e = task.e;
+  Value view = task.slicer.scalar(query.getBase());
+  Value firstRow = task.slicer.scalar(query.getIndices()[0]);
+  e.loop(e.index(0), e.index(kernel.rows), 1, [&](Value row) {
+    for (int64_t d = 0; d < form.headDim; d += kernel.width) {
+      Value piece = loadPiece(e, view, e.add(firstRow, row), d, form.headDim);
+      int64_t left = form.headDim - d;
+      if (left >= kernel.width)
+        e.store(piece, task.scratch.query, {row, e.index(d)});
+      else
+        vector::MaskedStoreOp::create(
+            e.b, e.loc, task.scratch.query, ValueRange{row, e.index(d)},
+            vector::ConstantMaskOp::create(
+                e.b, e.loc, VectorType::get(kernel.width, e.b.getI1Type()),
+                left),
+            piece);
+    }
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Products
+//===----------------------------------------------------------------------===//
+
+/// Where the packed operands of a key block lie.
+static Value packedPosition(Task &task, Value blocks, const KeyBlock &block) {
+  Emitter &e = task.e;
+  return e.add(e.mul(block.head, blocks),
+               e.div(block.start, task.kernel.form.blockKey));
+}
+
+SmallVector<Value> FmaProduct::multiplyScores(Task &task, Value position,
+                                              Value panel, Value row) {
+  Emitter &e = task.e;
+  int64_t vectors = kernel.registerColumns / kernel.width;
+  SmallVector<Value> zeros(kernel.registerRows * vectors,
+                           e.constant(kernel.vector, 0.0));
+  if (!kernel.form.scores)
+    return zeros;
+  return e.loop(
+      e.index(0), e.index(kernel.form.headDim), 1, zeros,
+      [&](Value d, ValueRange sums) {
+        SmallVector<Value> keys, next;
+        for (int64_t v = 0; v < vectors; ++v)
+          keys.push_back(e.load(kernel.vector, packedKeys,
+                                {position, panel, d, e.index(v * kernel.width)}));
+        for (int64_t r = 0; r < kernel.registerRows; ++r) {
+          Value q = e.splat(
+              kernel.vector,
+              memref::LoadOp::create(e.b, e.loc, task.scratch.query,
+                                     ValueRange{e.add(row, r), d}));
+          for (int64_t v = 0; v < vectors; ++v)
+            next.push_back(vector::FMAOp::create(e.b, e.loc, q, keys[v],
+                                                 sums[r * vectors + v]));
+        }
+        return next;
+      });
+}
+
+LogicalResult FmaProduct::scores(Task &task, const KeyBlock &block) {
+  Emitter &e = task.e;
+  int64_t vectors = kernel.registerColumns / kernel.width;
+  Value position = packedKeys ? packedPosition(task, blocks, block) : Value();
+  bool valid = true;
+  e.loop(e.index(0), e.index(kernel.rows), kernel.registerRows, [&](Value row) {
+    Value panels = e.ceilDiv(block.limit(row), kernel.registerColumns);
+    e.loop(e.index(0), panels, 1, [&](Value panel) {
+      SmallVector<Value> sums = multiplyScores(task, position, panel, row);
+      Value column = e.mul(panel, kernel.registerColumns);
+      for (int64_t r = 0; r < kernel.registerRows; ++r)
+        valid &= succeeded(
+            finishScores(task, e.add(row, r), column,
+                         ArrayRef(sums).slice(r * vectors, vectors)));
+    });
+  });
+  return success(valid);
+}
+
+void FmaProduct::multiplyOutput(Task &task, const KeyBlock &block, Value view,
+                                Value position, Value column, int64_t vectors,
+                                int64_t step) {
+  Emitter &e = task.e;
+  const Scratch &s = task.scratch;
+  e.loop(e.index(0), e.index(kernel.rows), step, [&](Value row) {
+    auto place = [&](int64_t r, int64_t v) {
+      return SmallVector<Value>{e.add(row, r), e.add(column, v * kernel.width)};
+    };
+    SmallVector<Value> sums;
+    for (int64_t r = 0; r < step; ++r) {
+      Value alpha = e.splat(kernel.vector,
+                            memref::LoadOp::create(e.b, e.loc, s.correction,
+                                                   ValueRange{e.add(row, r)}));
+      for (int64_t v = 0; v < vectors; ++v)
+        sums.push_back(arith::MulFOp::create(
+            e.b, e.loc, e.load(kernel.vector, s.output, place(r, v)), alpha));
+    }
+    sums = e.loop(
+        e.index(0), block.limit(row), 1, sums, [&](Value j, ValueRange carried) {
+          SmallVector<Value> values, next;
+          for (int64_t v = 0; v < vectors; ++v) {
+            Value c = e.add(column, v * kernel.width);
+            values.push_back(
+                view ? e.load(kernel.vector, view, {e.add(block.start, j), c})
+                     : e.load(kernel.vector, packedValues, {position, j, c}));
+          }
+          for (int64_t r = 0; r < step; ++r) {
+            Value p = e.splat(kernel.vector,
+                              memref::LoadOp::create(
+                                  e.b, e.loc, s.scores,
+                                  ValueRange{e.add(row, r), j}));
+            for (int64_t v = 0; v < vectors; ++v)
+              next.push_back(vector::FMAOp::create(e.b, e.loc, p, values[v],
+                                                   carried[r * vectors + v]));
+          }
+          return next;
+        });
+    for (int64_t r = 0; r < step; ++r)
+      for (int64_t v = 0; v < vectors; ++v)
+        e.store(sums[r * vectors + v], s.output, place(r, v));
+  });
+}
+
+void FmaProduct::output(Task &task, const KeyBlock &block) {
+  vector::TransferReadOp value = kernel.form.value;
+  if (!value)
+    return;
+  Emitter &e = task.e;
+  Value view =
+      packedValues ? Value() : task.slicer.scalar(value.getBase());
+  Value position = packedValues ? packedPosition(task, blocks, block) : Value();
+
+  // Column groups of nearly equal width: 5 vectors as 3 + 2, not 4 + 1.
+  int64_t total = kernel.valueColumns / kernel.width;
+  int64_t most = kernel.registerColumns / kernel.width;
+  int64_t groups = (total + most - 1) / most;
+  int64_t wide = total / groups + (total % groups != 0);
+  int64_t wideGroups = total % groups == 0 ? groups : total % groups;
+  e.loop(e.index(0), e.index(wideGroups * wide * kernel.width),
+         wide * kernel.width, [&](Value column) {
+           multiplyOutput(task, block, view, position, column, wide,
+                          kernel.outputRows(wide));
+         });
+  if (wideGroups != groups)
+    e.loop(e.index(wideGroups * wide * kernel.width),
+           e.index(kernel.valueColumns), (wide - 1) * kernel.width,
+           [&](Value column) {
+             multiplyOutput(task, block, view, position, column, wide - 1,
+                            kernel.outputRows(wide - 1));
+           });
+}

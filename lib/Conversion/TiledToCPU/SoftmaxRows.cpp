@@ -1,0 +1,319 @@
+//===- SoftmaxRows.cpp - The online softmax over rows of a score tile -----===//
+//
+// The tiled form states the update on whole row vectors and tiles. Here it runs
+// over scratch in three short loops per key block:
+//
+//   per row         m' = max(m, row maximum of the block)
+//   per lane of rows  alpha = exp2((m - m') c);  m = m'
+//   per row         p = exp2(s c - m' c) in place of s;  l = l alpha + sum p
+//
+// The maximum and the sum of a row are kept per lane and reduced across lanes
+// once per block (maximum) or once per task (sum). The arithmetic itself is
+// that of the tiled form, cloned by the slicer.
+//
+//===----------------------------------------------------------------------===//
+
+#include "CpuKernel.h"
+
+using namespace mlir;
+using namespace attn;
+using namespace attn::cpu;
+
+using Piece = TileSlicer::Piece;
+
+/// The score that the row maximum reads, in the branch that tests elements or
+/// in the one that does not.
+static Value scoreBeforeMax(TiledForm &form, bool testElements) {
+  Value score = form.rowMax->getOperand(0);
+  if (form.masked && score == form.masked->getResult(0)) {
+    scf::IfOp masked = form.masked;
+    return testElements ? masked.thenYield().getOperand(0)
+                        : masked.elseYield().getOperand(0);
+  }
+  return score;
+}
+
+LogicalResult cpu::finishScores(Task &task, Value row, Value column,
+                                ArrayRef<Value> raw) {
+  Emitter &e = task.e;
+  const CpuKernel &kernel = task.kernel;
+  TiledForm &form = kernel.form;
+
+  // Pieces of the row, next to each other.
+  auto finish = [&](bool testElements) -> FailureOr<SmallVector<Value>> {
+    SmallVector<Value> finished;
+    Value score = scoreBeforeMax(form, testElements);
+    for (auto [v, piece] : llvm::enumerate(raw)) {
+      if (form.scores)
+        task.slicer.bind(form.scores->getResult(0),
+                         [piece = piece](const Piece &) { return piece; });
+      FailureOr<Value> value = task.slicer.tile(
+          score, {row, e.add(column, v * kernel.width), kernel.width});
+      if (failed(value))
+        return failure();
+      finished.push_back(*value);
+    }
+    return finished;
+  };
+
+  SmallVector<Value> finished;
+  bool branches =
+      form.masked && form.rowMax->getOperand(0) == form.masked->getResult(0);
+  if (!branches) {
+    FailureOr<SmallVector<Value>> plain = finish(true);
+    if (failed(plain))
+      return failure();
+    finished = *plain;
+  } else {
+    bool valid = true;
+    scf::IfOp masked = form.masked;
+    auto emit = [&](bool testElements) {
+      return [&, testElements](OpBuilder &, Location) {
+        FailureOr<SmallVector<Value>> values = finish(testElements);
+        valid &= succeeded(values);
+        scf::YieldOp::create(e.b, e.loc,
+                             succeeded(values) ? *values
+                                               : SmallVector<Value>(raw));
+      };
+    };
+    auto branch =
+        scf::IfOp::create(e.b, e.loc, task.slicer.scalar(masked.getCondition()),
+                          emit(true), emit(false));
+    if (!valid)
+      return failure();
+    llvm::append_range(finished, branch.getResults());
+  }
+
+  // Columns that only pad the key block to whole register tiles count as
+  // hidden.
+  if (kernel.keys != form.blockKey) {
+    auto indexVector = VectorType::get(kernel.width, e.b.getIndexType());
+    Value lanes = vector::StepOp::create(e.b, e.loc, indexVector);
+    Value hidden = e.constant(kernel.vector, -std::numeric_limits<double>::infinity());
+    for (auto [v, value] : llvm::enumerate(finished)) {
+      Value origin = e.splat(indexVector, e.add(column, v * kernel.width));
+      Value real = arith::CmpIOp::create(
+          e.b, e.loc, arith::CmpIPredicate::slt,
+          arith::AddIOp::create(e.b, e.loc, lanes, origin),
+          e.splat(indexVector, e.index(form.blockKey)));
+      value = arith::SelectOp::create(e.b, e.loc, real, value, hidden);
+    }
+  }
+
+  Value largest = e.load(kernel.vector, task.scratch.laneMax, {row, e.index(0)});
+  for (auto [v, value] : llvm::enumerate(finished)) {
+    e.store(value, task.scratch.scores, {row, e.add(column, v * kernel.width)});
+    largest = e.maxLanes(largest, value);
+  }
+  e.store(largest, task.scratch.laneMax, {row, e.index(0)});
+  return success();
+}
+
+/// m' of every row of the tile.
+static void reduceRowMaxima(Task &task) {
+  Emitter &e = task.e;
+  const Scratch &s = task.scratch;
+  e.loop(e.index(0), e.index(task.kernel.rows), 1, [&](Value row) {
+    Value lanes = e.load(task.kernel.vector, s.laneMax, {row, e.index(0)});
+    Value old = memref::LoadOp::create(e.b, e.loc, s.rowMax, row);
+    Value reduced = vector::ReductionOp::create(
+        e.b, e.loc, vector::CombiningKind::MAXNUMF, lanes);
+    Value next = e.maxLanes(old, reduced);
+    memref::StoreOp::create(e.b, e.loc, next, s.nextMax, row);
+  });
+}
+
+LogicalResult cpu::updateSoftmax(Task &task, const KeyBlock &block) {
+  Emitter &e = task.e;
+  const CpuKernel &kernel = task.kernel;
+  TiledForm &form = kernel.form;
+  const Scratch &s = task.scratch;
+  TileSlicer &slicer = task.slicer;
+  bool valid = true;
+
+  reduceRowMaxima(task);
+
+  // alpha, one register of rows at a time.
+  auto lanesOf = [&](Value memref) {
+    return [&e, &kernel, memref](const Piece &piece) {
+      return e.load(kernel.vector, memref, piece.column);
+    };
+  };
+  Value carriedMax = form.rowMax->getOperand(1);
+  slicer.bind(form.rowMax->getResult(0), lanesOf(s.nextMax));
+  slicer.bind(carriedMax, lanesOf(s.rowMax));
+  scf::ForOp::create(
+      e.b, e.loc, e.index(0), e.index(kernel.rows), e.index(kernel.width),
+      ValueRange(), [&](OpBuilder &, Location, Value row, ValueRange) {
+        FailureOr<Value> alpha = slicer.lanes(
+            form.correction->getResult(0), {Value(), row, kernel.width});
+        valid &= succeeded(alpha);
+        if (succeeded(alpha))
+          e.store(*alpha, s.correction, row);
+        e.store(e.load(kernel.vector, s.nextMax, row), s.rowMax, row);
+        scf::YieldOp::create(e.b, e.loc);
+      });
+
+  // p and l, one row at a time.
+  slicer.bind(form.rowMax->getResult(0), [&](const Piece &piece) -> Value {
+    return memref::LoadOp::create(e.b, e.loc, s.nextMax, piece.row);
+  });
+  slicer.bind(form.rowMax->getOperand(0), [&](const Piece &piece) {
+    return e.load(kernel.vector, s.scores, {piece.row, piece.column});
+  });
+  Value zero = e.constant(kernel.vector, 0.0);
+  e.loop(e.index(0), e.index(kernel.rows), 1, [&](Value row) {
+    SmallVector<Value> sum = e.loop(
+        e.index(0), block.limit(row), kernel.width, zero,
+        [&](Value column, ValueRange carried) -> SmallVector<Value> {
+          FailureOr<Value> p = slicer.tile(form.probabilities->getResult(0),
+                                           {row, column, kernel.width});
+          valid &= succeeded(p);
+          if (failed(p))
+            return {carried[0]};
+          e.store(*p, s.scores, {row, column});
+          return {arith::AddFOp::create(e.b, e.loc, carried[0], *p)};
+        });
+    Value alpha = memref::LoadOp::create(e.b, e.loc, s.correction, row);
+    Value old = e.load(kernel.vector, s.laneSum, {row, e.index(0)});
+    Value total = vector::FMAOp::create(
+        e.b, e.loc, old, e.splat(kernel.vector, alpha), sum[0]);
+    e.store(total, s.laneSum, {row, e.index(0)});
+  });
+  return success(valid);
+}
+
+LogicalResult cpu::initializeState(Task &task) {
+  Emitter &e = task.e;
+  const CpuKernel &kernel = task.kernel;
+  const Scratch &s = task.scratch;
+  scf::ForOp sweep = kernel.form.sweep;
+  bool valid = true;
+
+  // m and l from the initial values of the sweep: -inf and 0, or the sink.
+  auto initialOf = [&](Value carried) {
+    return sweep.getInitArgs()[cast<BlockArgument>(carried).getArgNumber() - 1];
+  };
+  Value initialMax = initialOf(kernel.form.rowMax->getOperand(1));
+  Value initialSum = sweep.getInitArgs()[1];
+  e.loop(e.index(0), e.index(kernel.rows), kernel.width, [&](Value row) {
+    Piece piece{Value(), row, kernel.width};
+    FailureOr<Value> m = task.slicer.lanes(initialMax, piece);
+    FailureOr<Value> l = task.slicer.lanes(initialSum, piece);
+    valid &= succeeded(m) && succeeded(l);
+    if (failed(m) || failed(l))
+      return;
+    e.store(*m, s.rowMax, row);
+    e.store(*l, s.rowSum, row);
+  });
+  Value zero = e.constant(kernel.vector, 0.0);
+  e.loop(e.index(0), e.index(kernel.rows), 1, [&](Value row) {
+    // The initial l goes to lane 0.
+    Value l = memref::LoadOp::create(e.b, e.loc, s.rowSum, row);
+    Value lanes = vector::InsertOp::create(e.b, e.loc, l, zero, int64_t(0));
+    e.store(lanes, s.laneSum, {row, e.index(0)});
+    e.loop(e.index(0), e.index(kernel.valueColumns), kernel.width,
+           [&](Value column) { e.store(zero, s.output, {row, column}); });
+  });
+  return success(valid);
+}
+
+/// Binds m, l and acc as they leave the sweep.
+static void bindSweepResults(Task &task) {
+  Emitter &e = task.e;
+  const CpuKernel &kernel = task.kernel;
+  const Scratch &s = task.scratch;
+  scf::ForOp sweep = kernel.form.sweep;
+  // A piece of rows has no row of its own.
+  auto rowsOf = [&](Value memref) {
+    return [&e, &kernel, memref](const Piece &piece) -> Value {
+      if (piece.row)
+        return memref::LoadOp::create(e.b, e.loc, memref, piece.row);
+      return e.load(kernel.vector, memref, piece.column);
+    };
+  };
+  task.slicer.bind(sweep.getResult(0), rowsOf(s.rowMax));
+  task.slicer.bind(sweep.getResult(1), rowsOf(s.rowSum));
+  if (sweep.getNumResults() > 2)
+    task.slicer.bind(sweep.getResult(2), [&](const Piece &piece) {
+      return e.load(kernel.vector, s.output, {piece.row, piece.column});
+    });
+}
+
+/// Constant mask of the first `count` lanes.
+static Value firstLanes(Emitter &e, int64_t width, int64_t count) {
+  auto type = VectorType::get(width, e.b.getI1Type());
+  return vector::ConstantMaskOp::create(e.b, e.loc, type, count);
+}
+
+/// Writes one row of the output, by whole vectors and a masked tail.
+static LogicalResult writeOutputRow(Task &task, Value row) {
+  Emitter &e = task.e;
+  const CpuKernel &kernel = task.kernel;
+  vector::TransferWriteOp write = kernel.form.output;
+  Value base = task.slicer.scalar(write.getBase());
+  Value firstRow = task.slicer.scalar(write.getIndices()[0]);
+  Value target = e.add(firstRow, row);
+  for (int64_t c = 0; c < kernel.form.valueDim; c += kernel.width) {
+    Value column = e.index(c);
+    FailureOr<Value> piece = task.slicer.tile(write.getValueToStore(),
+                                              {row, column, kernel.width});
+    if (failed(piece))
+      return failure();
+    int64_t left = kernel.form.valueDim - c;
+    if (left >= kernel.width)
+      e.store(*piece, base, {target, column});
+    else
+      vector::MaskedStoreOp::create(e.b, e.loc, base, ValueRange{target, column},
+                                    firstLanes(e, kernel.width, left), *piece);
+  }
+  return success();
+}
+
+LogicalResult cpu::writeResults(Task &task) {
+  Emitter &e = task.e;
+  const CpuKernel &kernel = task.kernel;
+  const Scratch &s = task.scratch;
+  vector::TransferWriteOp write =
+      kernel.form.output ? kernel.form.output : kernel.form.lse;
+  if (!write)
+    return success();
+  bool valid = true;
+
+  e.loop(e.index(0), e.index(kernel.rows), 1, [&](Value row) {
+    Value lanes = e.load(kernel.vector, s.laneSum, {row, e.index(0)});
+    Value sum = vector::ReductionOp::create(
+        e.b, e.loc, vector::CombiningKind::ADD, lanes,
+        arith::FastMathFlags::reassoc);
+    memref::StoreOp::create(e.b, e.loc, sum, s.rowSum, row);
+  });
+
+  bindSweepResults(task);
+  Value base = task.slicer.scalar(write.getBase());
+  Value firstRow = task.slicer.scalar(write.getIndices()[0]);
+  Value size = memref::DimOp::create(e.b, e.loc, base, int64_t(0));
+  Value count = e.min(e.index(kernel.form.blockQuery), e.sub(size, firstRow));
+  if (kernel.form.output)
+    e.loop(e.index(0), count, 1, [&](Value row) {
+      valid &= succeeded(writeOutputRow(task, row));
+    });
+  if (kernel.form.lse) {
+    vector::TransferWriteOp lse = kernel.form.lse;
+    Value lseBase = task.slicer.scalar(lse.getBase());
+    e.loop(e.index(0), count, kernel.width, [&](Value row) {
+      FailureOr<Value> lanes =
+          task.slicer.lanes(lse.getValueToStore(), {Value(), row, kernel.width});
+      valid &= succeeded(lanes);
+      if (failed(lanes))
+        return;
+      Value left = e.sub(count, row);
+      Value mask = vector::CreateMaskOp::create(
+          e.b, e.loc, VectorType::get(kernel.width, e.b.getI1Type()), left);
+      vector::MaskedStoreOp::create(
+          e.b, e.loc, lseBase,
+          ValueRange{e.add(task.slicer.scalar(lse.getIndices()[0]), row)}, mask,
+          *lanes);
+    });
+  }
+  return success(valid);
+}
