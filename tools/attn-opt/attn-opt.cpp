@@ -14,6 +14,7 @@ int main(int argc, char **argv) {
   mlir::registerAllExtensions(registry);
   registry.insert<attn::AttnDialect>();
   mlir::registerAllPasses();
+  attn::registerSelectTiling();
   attn::registerTile();
   attn::registerTiledToCPU();
   return mlir::asMainReturnCode(

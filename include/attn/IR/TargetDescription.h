@@ -60,11 +60,21 @@ struct TargetDescription {
   int64_t registersPerUnit = 0;
   int64_t registersPerThread = 0;
   int64_t maxWorkgroupThreads = 0;
-  /// The explicitly managed memory a workgroup may take (GPU), or the part of
-  /// the L1 data cache that a tile may count on (CPU).
+  /// The explicitly managed memory a workgroup may take (GPU, NPU), or the L1
+  /// data cache (CPU).
   int64_t scratchBytes = 0;
+  /// The explicitly managed memory of a compute unit, which the workgroups
+  /// resident on it share. 0: no more than one workgroup may count on it.
+  int64_t unitScratchBytes = 0;
+  /// Memory of the matrix unit that holds accumulators in place of registers
+  /// ("tensor memory" of tcgen05).
+  int64_t matrixMemoryBytes = 0;
   /// Private second-level cache of a unit (CPU), or the chip's L2 (GPU).
   int64_t cacheBytes = 0;
+  /// Bytes that one unit reads from that cache in a cycle.
+  int64_t cacheBytesPerCycle = 0;
+  /// The last-level cache that all units share (CPU).
+  int64_t lastLevelBytes = 0;
   /// Main-memory bandwidth in MB/s.
   int64_t bandwidthMBps = 0;
   /// Exponentials that one compute unit retires in 64 cycles.
@@ -90,7 +100,11 @@ struct TargetDescription {
     visit("registers_per_thread", self.registersPerThread);
     visit("max_workgroup_threads", self.maxWorkgroupThreads);
     visit("scratch_bytes", self.scratchBytes);
+    visit("unit_scratch_bytes", self.unitScratchBytes);
+    visit("matrix_memory_bytes", self.matrixMemoryBytes);
     visit("cache_bytes", self.cacheBytes);
+    visit("cache_bytes_per_cycle", self.cacheBytesPerCycle);
+    visit("last_level_bytes", self.lastLevelBytes);
     visit("bandwidth_mbps", self.bandwidthMBps);
     visit("exp2_per_64_cycles", self.exp2Per64Cycles);
     visit("source", self.source);
@@ -120,7 +134,11 @@ struct Tiling {
   int64_t blockKey = 0;
   /// Key/value blocks in flight (GPU). 1: no copy runs ahead.
   int64_t stages = 1;
-  /// Warps, subgroups or warpgroups that share a query tile; 1 on a CPU.
+  /// Query tiles in flight (GPU): 2 lets the next tile load during this one.
+  int64_t queryStages = 1;
+  /// Warps, subgroups or warpgroups that share a query tile; 1 on a CPU. They
+  /// split its rows; where a native tile is too tall for that (block_query <
+  /// groups x its rows) they also split the columns of the accumulator.
   int64_t groups = 1;
   /// The matrix unit by its `kind`, see MatrixUnit.
   std::string product = "fma";
@@ -138,6 +156,7 @@ struct Tiling {
     visit("block_query", self.blockQuery);
     visit("block_key", self.blockKey);
     visit("stages", self.stages);
+    visit("query_stages", self.queryStages);
     visit("groups", self.groups);
     visit("product", self.product);
     visit("register_rows", self.registerRows);

@@ -1,0 +1,94 @@
+//===- AttentionProblem.cpp - What the planner is asked -------------------===//
+
+#include "attn/Target/AttentionProblem.h"
+#include "attn/IR/Attn.h"
+#include <algorithm>
+
+using namespace attn;
+
+static_assert(AttentionProblem::kDynamic == mlir::ShapedType::kDynamic);
+
+int64_t AttentionProblem::elementBytes() const {
+  if (elementType == "f64")
+    return 8;
+  return elementType == "f32" ? 4 : 2;
+}
+
+AttentionProblem AttentionProblem::withRepresentativeSizes() const {
+  constexpr int64_t kSequence = 4096, kHeads = 16;
+  AttentionProblem p = *this;
+  auto assume = [](int64_t &size, int64_t value) {
+    if (isDynamic(size))
+      size = value;
+  };
+  assume(p.batch, 1);
+  if (isDynamic(p.queryHeads))
+    p.queryHeads = isDynamic(p.kvHeads) || p.kvHeads == 0
+                       ? kHeads
+                       : p.kvHeads * std::max<int64_t>(1, kHeads / p.kvHeads);
+  assume(p.kvHeads, p.queryHeads);
+  assume(p.kvLength, kSequence);
+  assume(p.queryLength, p.kvLength);
+  return p;
+}
+
+AttentionProblem::KeyRange AttentionProblem::visibleKeys(int64_t first,
+                                                         int64_t last) const {
+  int64_t offset = alignsBottomRight ? kvLength - queryLength : 0;
+  KeyRange range{0, kvLength};
+  if (bandLeft)
+    range.lo = std::clamp<int64_t>(first + offset - *bandLeft, 0, kvLength);
+  if (bandRight)
+    range.hi =
+        std::clamp<int64_t>(last + offset + *bandRight + 1, range.lo, kvLength);
+  return range;
+}
+
+/// The sum of clamp(i + shift, 0, limit) over i in [0, count).
+static double sumOfClamped(double count, double shift, double limit) {
+  double ramp = std::clamp(-shift, 0.0, count);
+  double flat = std::clamp(limit - shift, ramp, count);
+  return (flat - ramp) * (ramp + flat - 1 + 2 * shift) / 2 +
+         (count - flat) * limit;
+}
+
+double AttentionProblem::visiblePairs() const {
+  double offset = alignsBottomRight ? kvLength - queryLength : 0;
+  double pairs = static_cast<double>(queryLength) * kvLength;
+  if (bandRight)
+    pairs = sumOfClamped(queryLength, offset + *bandRight + 1, kvLength);
+  if (bandLeft)
+    pairs -= sumOfClamped(queryLength, offset - *bandLeft, kvLength);
+  return std::max(pairs, 0.0);
+}
+
+AttentionProblem attn::getProblem(AttentionOp op) {
+  AttentionShape shape = op.getShape();
+  AttentionProblem p;
+  p.batch = shape.batch;
+  p.queryHeads = shape.queryHeads;
+  p.kvHeads = shape.kvHeads;
+  p.queryLength = shape.queryLength;
+  p.kvLength = shape.kvLength;
+  p.headDim = shape.headDim;
+  p.valueDim = shape.valueDim;
+  mlir::FloatType element = op.getElementType();
+  p.elementType = element.isF64()    ? "f64"
+                  : element.isF32()  ? "f32"
+                  : element.isBF16() ? "bf16"
+                                     : "f16";
+  p.bandLeft = op.getBandLeft();
+  p.bandRight = op.getBandRight();
+  p.alignsBottomRight =
+      op.getQueryOffset() || op.getAlignment() == Alignment::bottom_right;
+  p.hasScoreMod = op.hasScoreMod();
+  p.hasSoftcap = op.getSoftcap().has_value();
+  p.hasBias = bool(op.getBias());
+  p.hasMask = bool(op.getMask());
+  p.hasMaskMod = op.hasMaskMod();
+  p.hasSegments = bool(op.getQuerySegments());
+  p.hasKvLengths = bool(op.getKvLengths());
+  p.hasSinks = bool(op.getSinks());
+  p.returnsLse = op.returnsLse();
+  return p;
+}

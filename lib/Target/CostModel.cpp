@@ -1,0 +1,195 @@
+//===- CostModel.cpp - Traffic and predicted time of a schedule -----------===//
+//
+// A roofline with three roofs. Compute: each task's matrix and softmax cycles,
+// as far as the schedule does not overlap them, on the chip's units, tasks
+// counted whole. Cache: what tiles pull from the level below the one that they
+// live in. Memory: the tiled traffic of the paper, less what the shared cache
+// serves when the keys and values of the heads in flight stay in it.
+//
+// The model ranks schedules of one back end against each other. Its absolute
+// times are printed and compared with measurements, not promised.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Schedules.h"
+#include "llvm/Support/FormatVariadic.h"
+#include <algorithm>
+#include <cmath>
+
+using namespace attn;
+using namespace attn::planner;
+
+std::string planner::formatBytes(double bytes) {
+  static const char *const kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  unsigned unit = 0;
+  for (; bytes >= 1024 && unit < 4; ++unit)
+    bytes /= 1024;
+  bool whole = bytes == std::floor(bytes) || bytes >= 100;
+  return whole ? llvm::formatv("{0:f0} {1}", bytes, kUnits[unit]).str()
+               : llvm::formatv("{0:f1} {1}", bytes, kUnits[unit]).str();
+}
+
+void planner::addBudget(Candidate &candidate, llvm::StringRef memory,
+                        int64_t limit) {
+  MemoryBudget budget{memory.str(), 0, limit};
+  for (const TileUse &use : candidate.tiles)
+    if (use.memory == memory)
+      budget.used += use.bytes;
+  if (budget.used > limit && candidate.rejection.empty())
+    candidate.rejection =
+        llvm::formatv("needs {0} of {1}, the budget is {2}",
+                      formatBytes(budget.used), memory, formatBytes(limit));
+  candidate.budgets.push_back(std::move(budget));
+}
+
+double planner::scoresPerCycle(const AttentionProblem &problem,
+                               const TargetDescription &target) {
+  // A tanh costs about an exponential and a division; a general region is
+  // taken as a handful of operations; reads of a tile are cheap beside exp2.
+  double weight = 1;
+  weight += problem.hasSoftcap ? 1.0 : 0;
+  weight += problem.hasScoreMod ? 0.5 : 0;
+  weight += problem.hasMaskMod ? 0.3 : 0;
+  weight += problem.hasBias ? 0.2 : 0;
+  weight += problem.hasMask ? 0.2 : 0;
+  weight += problem.hasSegments ? 0.1 : 0;
+  return std::max<int64_t>(target.exp2Per64Cycles, 1) / 64.0 / weight;
+}
+
+namespace {
+/// Sums over the query blocks of one head.
+struct Sweep {
+  double blocks = 0;    // query blocks
+  double keyBlocks = 0; // key blocks visited
+  double keys = 0;      // keys computed, with the padding of partial blocks
+  double visible = 0;   // keys loaded
+  double longestKeys = 0, longestBlocks = 0;
+};
+} // namespace
+
+static Sweep sweepHead(const Candidate &candidate,
+                       const AttentionProblem &problem) {
+  // Long sequences are sampled; the band makes the sums piecewise linear.
+  constexpr int64_t kMaxSamples = 1024;
+  const Tiling &tiling = candidate.tiling;
+  int64_t count =
+      roundUp(problem.queryLength, tiling.blockQuery) / tiling.blockQuery;
+  int64_t samples = problem.bandLeft || problem.bandRight
+                        ? std::min(count, kMaxSamples)
+                        : std::min<int64_t>(count, 1);
+  Sweep sweep;
+  for (int64_t s = 0; s < samples; ++s) {
+    // The last block is always among the samples: it is the longest if causal.
+    int64_t block = count - 1 - s * count / samples;
+    int64_t first = block * tiling.blockQuery;
+    int64_t last = std::min(first + tiling.blockQuery, problem.queryLength) - 1;
+    AttentionProblem::KeyRange range = problem.visibleKeys(first, last);
+    int64_t begin = range.lo / tiling.blockKey * tiling.blockKey;
+    double keyBlocks =
+        roundUp(range.hi - begin, tiling.blockKey) / tiling.blockKey;
+    double keys = roundUp(range.hi - begin, candidate.rates.keyGranule);
+    if (range.hi <= range.lo)
+      keyBlocks = keys = 0;
+    sweep.keyBlocks += keyBlocks;
+    sweep.keys += keys;
+    sweep.visible += range.hi - range.lo;
+    sweep.longestKeys = std::max(sweep.longestKeys, keys);
+    sweep.longestBlocks = std::max(sweep.longestBlocks, keyBlocks);
+  }
+  double scale = samples == 0 ? 0 : static_cast<double>(count) / samples;
+  sweep.blocks = count;
+  sweep.keyBlocks *= scale;
+  sweep.keys *= scale;
+  sweep.visible *= scale;
+  return sweep;
+}
+
+static Traffic countTraffic(const Sweep &sweep, const AttentionProblem &problem,
+                            const TargetDescription &target) {
+  double element = problem.elementBytes();
+  double heads = static_cast<double>(problem.batch) * problem.queryHeads;
+  double rowBytes = (problem.headDim + problem.valueDim) * element;
+  double queriesAndOutputs = heads * problem.queryLength * rowBytes;
+
+  Traffic traffic;
+  traffic.standard = queriesAndOutputs + heads * problem.kvLength * rowBytes +
+                     4 * heads * problem.visiblePairs() * element;
+  traffic.tiled = queriesAndOutputs + heads * sweep.visible * rowBytes;
+
+  // Tasks run head by head, so the units share the keys and values of a few.
+  double kvHead = problem.kvLength * rowBytes;
+  double once = static_cast<double>(problem.batch) * problem.kvHeads * kvHead;
+  double units = std::max<int64_t>(1, target.computeUnits);
+  double tasksPerKvHead =
+      std::max(1.0, sweep.blocks * problem.queryHeads /
+                        std::max<int64_t>(1, problem.kvHeads));
+  double inFlight = std::min(once, kvHead * std::ceil(units / tasksPerKvHead));
+  double cache =
+      target.family == "cpu"
+          ? std::max<double>(target.lastLevelBytes, units * target.cacheBytes)
+          : target.cacheBytes;
+  double missing =
+      inFlight <= 0 ? 0 : std::clamp(1 - 0.75 * cache / inFlight, 0.0, 1.0);
+  double repeats = std::max(0.0, traffic.tiled - queriesAndOutputs - once);
+  traffic.mainMemory =
+      std::min(traffic.tiled, queriesAndOutputs + once + missing * repeats);
+  return traffic;
+}
+
+void planner::predict(Candidate &candidate, const AttentionProblem &problem,
+                      const TargetDescription &target) {
+  const ScheduleRates &rates = candidate.rates;
+  Sweep sweep = sweepHead(candidate, problem);
+  candidate.traffic = countTraffic(sweep, problem, target);
+
+  double heads = static_cast<double>(problem.batch) * problem.queryHeads;
+  double units = std::max<int64_t>(1, target.computeUnits);
+  double hertz = 1e6 * std::max<int64_t>(1, target.clockMHz);
+  // Rows of the average tile: the last one of a head may be partly used.
+  double rows = roundUp(problem.queryLength, rates.rowGranule) /
+                std::max(sweep.blocks, 1.0);
+  double matrixPerKey =
+      rows * (rates.headDim + rates.valueDim) / rates.macsPerCycle;
+  double softmaxPerKey = rows / rates.scoresPerCycle;
+  double perKey = std::max(matrixPerKey, softmaxPerKey) +
+                  (1 - rates.overlap) * std::min(matrixPerKey, softmaxPerKey);
+  auto cycles = [&](double keys, double blocks, double tasks) {
+    return keys * perKey + blocks * rates.cyclesPerBlock +
+           tasks * rates.cyclesPerTask;
+  };
+
+  double tasks = heads * sweep.blocks;
+  double busiest;
+  if (problem.bandLeft || problem.bandRight) {
+    // Unequal tasks, the longest first: the tail is short.
+    busiest = std::max(
+        heads * cycles(sweep.keys, sweep.keyBlocks, sweep.blocks) / units,
+        cycles(sweep.longestKeys, sweep.longestBlocks, tasks > 0));
+  } else {
+    busiest = std::ceil(tasks / units) *
+              cycles(sweep.longestKeys, sweep.longestBlocks, 1);
+  }
+
+  busiest += static_cast<double>(problem.batch) * problem.kvHeads *
+             problem.kvLength * rates.cyclesPerPackedKey / units;
+
+  Prediction &p = candidate.prediction;
+  p.matrix = heads * sweep.keys * matrixPerKey / units / hertz;
+  p.softmax = heads * sweep.keys * softmaxPerKey / units / hertz;
+  p.compute = busiest / hertz;
+  if (target.cacheBytesPerCycle > 0)
+    p.cache = (heads * sweep.keys * rates.cacheBytesPerKey +
+               tasks * rates.cacheBytesPerTask) /
+              (std::min(units, std::max(tasks, 1.0)) *
+               target.cacheBytesPerCycle * hertz);
+  if (target.bandwidthMBps > 0)
+    p.memory = candidate.traffic.mainMemory / (1e6 * target.bandwidthMBps);
+  // The resources work side by side, but never perfectly.
+  constexpr double kExposed = 0.1;
+  double longest = std::max({p.compute, p.cache, p.memory});
+  p.total = longest + kExposed * (p.compute + p.cache + p.memory - longest);
+  p.bound = longest == p.compute
+                ? (p.matrix >= p.softmax ? "matrix products" : "softmax")
+            : longest == p.memory ? "memory bandwidth"
+                                  : "cache bandwidth";
+}

@@ -1,0 +1,230 @@
+//===- CpuSchedules.cpp - Schedules of the CPU back end -------------------===//
+//
+// A task owns scratch tiles in the L2 cache: scaled queries, scores (the
+// probabilities overwrite them), accumulator and row statistics. Each product
+// is a loop nest around a register tile, with the key panel or a slab of the
+// value block streaming through L1. Matrix and softmax work share the vector
+// ports, so nothing overlaps.
+//
+// A chip whose L2 holds no tile at all still runs: the tiles then live in its
+// share of the last-level cache. Only what exceeds that as well is refused.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Schedules.h"
+#include <algorithm>
+#include <set>
+
+using namespace attn;
+using namespace attn::planner;
+
+/// Query lengths that may go without packed keys.
+static constexpr int64_t kFewRows = 4;
+
+/// Bytes that a transpose in registers moves in a cycle (measured: 10.5 us for
+/// 2048 x 64 f32, read and written, at 3.9 GHz).
+static constexpr double kPackBytesPerCycle = 25;
+
+/// A core draws about a quarter of the L2 bandwidth from the last level.
+static constexpr int64_t kLastLevelCost = 4;
+
+namespace {
+/// How one product works on this chip for this problem.
+struct CpuProduct {
+  const MatrixUnit *unit;
+  bool pack;
+  /// Bytes of a factor as the product reads it.
+  int64_t factorBytes;
+  int64_t rows, columns;
+  double macsPerCycle;
+  /// Padded head dimensions.
+  int64_t headDim, valueDim;
+};
+
+struct CpuLister {
+  const AttentionProblem &problem;
+  const TargetDescription &target;
+  Candidates &result;
+  /// Lanes of a vector of scores.
+  int64_t lanes;
+  /// Second-level cache of a core; a small one where the target does not say.
+  int64_t l2Bytes;
+
+  std::vector<CpuProduct> listProducts() const;
+  void addVectorProducts(const MatrixUnit &unit,
+                         std::vector<CpuProduct> &products) const;
+  void listSizes(const CpuProduct &product, bool inLastLevel) const;
+  void addCandidate(const CpuProduct &product, int64_t blockQuery,
+                    int64_t blockKey, bool inLastLevel) const;
+  int64_t cacheBytesPerKey(const CpuProduct &product) const;
+};
+} // namespace
+
+/// Rows and vectors of a register tile: as many accumulators as leave room for
+/// one row of the right factor and a broadcast of the left one. Measured: a
+/// tile over the budget spills and halves the speed; smaller ones wait for
+/// loads or for the latency of the multiply-add.
+static std::pair<int64_t, int64_t>
+registerTile(const TargetDescription &target) {
+  if (target.simdRegisters < 32)
+    return {6, 2}; // 12 accumulators, 2 + 1 operands of 16
+  return target.simdBits >= 512 ? std::pair<int64_t, int64_t>{4, 4}
+                                : std::pair<int64_t, int64_t>{6, 4};
+}
+
+void CpuLister::addVectorProducts(const MatrixUnit &unit,
+                                  std::vector<CpuProduct> &products) const {
+  bool isDot = unit.kind == "dot";
+  int64_t factorBytes = isDot ? 2 : problem.accumulatorBytes();
+  auto [bestRows, bestVectors] = registerTile(target);
+  int64_t rows = std::min(bestRows, std::max<int64_t>(1, problem.queryLength));
+  // Multiply-adds (vectors) a cycle, with two loads and a latency of four.
+  double issue = static_cast<double>(unit.macsPerCycle) /
+                 (lanes * std::max<int64_t>(1, unit.k));
+  auto add = [&](int64_t vectors, bool pack) {
+    double loads = 2.0 * rows * vectors / ((rows + vectors) * issue);
+    double latency = rows * vectors / (4 * issue);
+    double rate = std::min({1.0, loads, latency});
+    // Without packed keys each score ends in a reduction across lanes.
+    if (!pack)
+      rate *= 0.25;
+    products.push_back({&unit, pack,
+                        pack ? factorBytes : problem.elementBytes(), rows,
+                        lanes * vectors, unit.macsPerCycle * rate,
+                        roundUp(problem.headDim, isDot ? 2 : 1),
+                        roundUp(problem.valueDim, lanes)});
+  };
+  // Packing pays when enough rows read the packed keys. A few rows may as well
+  // take dot products along the head dimension of keys as they lie.
+  if (problem.queryLength != 1) {
+    add(bestVectors, true);
+    // Narrower tiles waste less on short key ranges.
+    for (int64_t v = bestVectors / 2; v >= 1; v /= 2)
+      if (problem.kvLength <= 2 * lanes * bestVectors)
+        add(v, true);
+  }
+  if (!isDot && problem.queryLength <= kFewRows)
+    add(bestVectors, false);
+}
+
+std::vector<CpuProduct> CpuLister::listProducts() const {
+  bool isDouble = problem.elementType == "f64";
+  std::vector<CpuProduct> products;
+  for (const MatrixUnit &unit : target.matrixUnits) {
+    // Multiply-adds work in the accumulator type: f16 and bf16 are widened.
+    if (unit.kind == "fma" && unit.type == (isDouble ? "f64" : "f32"))
+      addVectorProducts(unit, products);
+    if (unit.kind == "dot" && unit.type == problem.elementType)
+      addVectorProducts(unit, products);
+    // Two by two tiles of accumulators; one row would waste fifteen of sixteen.
+    if (unit.kind == "amx" && unit.type == problem.elementType &&
+        problem.queryLength != 1)
+      products.push_back({&unit, true, 2, 2 * unit.m, 2 * unit.n,
+                          0.8 * unit.macsPerCycle,
+                          roundUp(problem.headDim, unit.k),
+                          roundUp(problem.valueDim, 2 * unit.n)});
+  }
+  return products;
+}
+
+void CpuLister::listSizes(const CpuProduct &product, bool inLastLevel) const {
+  bool isAmx = product.unit->kind == "amx";
+  std::set<int64_t> queryBlocks, keyBlocks;
+  int64_t queryEnd =
+      roundUp(std::max<int64_t>(1, problem.queryLength), product.rows);
+  int64_t keyEnd =
+      roundUp(std::max<int64_t>(1, problem.kvLength), product.columns);
+  for (int64_t rows : {1, 2, 4, 8, 16, 32, 64, 72, 80, 88, 96, 128}) {
+    int64_t block = roundUp(rows, product.rows);
+    if (block <= (isAmx ? 128 : 99))
+      queryBlocks.insert(std::min(block, queryEnd));
+  }
+  for (int64_t keys : {16, 32, 64, 128, 256, 512})
+    if (keys <= (isAmx ? 512 : 256) && (product.pack || keys == 256))
+      keyBlocks.insert(std::min(roundUp(keys, product.columns), keyEnd));
+  for (int64_t blockQuery : queryBlocks)
+    for (int64_t blockKey : keyBlocks)
+      addCandidate(product, blockQuery, blockKey, inLastLevel);
+}
+
+/// Bytes that arrive for one key of one query tile, in units of an L2 read.
+/// What moves between L1 and L2 hides behind the products (measured: a value
+/// slab of 64 KiB costs nothing beside a 32 KiB L1); keys and values of a head
+/// that do not stay in L2 come from the last level.
+int64_t CpuLister::cacheBytesPerKey(const CpuProduct &product) const {
+  int64_t bytes = (product.headDim + product.valueDim) * product.factorBytes;
+  bool staysInL2 = problem.kvLength * bytes <= l2Bytes / 2;
+  return staysInL2 ? bytes : kLastLevelCost * bytes;
+}
+
+void CpuLister::addCandidate(const CpuProduct &product, int64_t blockQuery,
+                             int64_t blockKey, bool inLastLevel) const {
+  Candidate c;
+  c.tiling.blockQuery = blockQuery;
+  c.tiling.blockKey = blockKey;
+  c.tiling.product = product.unit->kind;
+  c.tiling.registerRows = product.rows;
+  c.tiling.registerColumns = product.columns;
+  c.tiling.pack = product.pack;
+
+  const char *memory = inLastLevel ? "last-level cache" : "L2 cache";
+  int64_t factor = product.factorBytes, score = problem.accumulatorBytes();
+  c.tiles = {
+      {"query", memory, blockQuery * product.headDim * factor},
+      {"scores", memory, blockQuery * blockKey * score},
+      {"accumulator", memory, blockQuery * product.valueDim * score},
+      {"row statistics", memory, blockQuery * (2 * lanes + 1) * score},
+      // One panel is read while the next arrives. Only packed products come
+      // back to the values of a block.
+      {"key panels", memory,
+       2 * product.headDim * (product.pack ? product.columns : lanes) * factor},
+      {"value block", memory,
+       (product.pack ? blockKey : 2 * lanes) * product.valueDim * factor}};
+  // A quarter is left to code, stacks and what the prefetchers bring.
+  int64_t lastLevelShare =
+      target.lastLevelBytes / std::max<int64_t>(1, target.computeUnits);
+  addBudget(c, memory,
+            (inLastLevel ? std::max(l2Bytes, lastLevelShare) : l2Bytes) * 3 /
+                4);
+
+  ScheduleRates &rates = c.rates;
+  rates.macsPerCycle = product.macsPerCycle;
+  rates.scoresPerCycle = scoresPerCycle(problem, target) / (score == 8 ? 2 : 1);
+  // Per row: two reductions across lanes and a rescale of the accumulator.
+  rates.cyclesPerBlock =
+      blockQuery * (16.0 + static_cast<double>(product.valueDim) / lanes);
+  rates.cyclesPerTask =
+      1500 + 2.0 * blockQuery * (product.headDim + product.valueDim) / lanes;
+  rates.headDim = product.headDim;
+  rates.valueDim = product.valueDim;
+  rates.rowGranule = product.rows;
+  rates.keyGranule = product.columns;
+  // Tiles beyond L2 are read about once for every row of register tiles.
+  rates.cacheBytesPerKey =
+      cacheBytesPerKey(product) *
+      (inLastLevel ? roundUp(blockQuery, product.rows) / product.rows : 1);
+  rates.cacheBytesPerTask = blockQuery * product.headDim * factor;
+  if (product.pack)
+    rates.cyclesPerPackedKey =
+        (problem.elementBytes() + factor) *
+        (product.headDim +
+         (problem.elementBytes() == 2 ? product.valueDim : 0)) /
+        kPackBytesPerCycle;
+  result.push_back(std::move(c));
+}
+
+void planner::listCpuSchedules(const AttentionProblem &problem,
+                               const TargetDescription &target,
+                               Candidates &result) {
+  int64_t vectorBits = std::max<int64_t>(target.simdBits, 128);
+  CpuLister lister{problem, target, result,
+                   vectorBits / 8 / problem.accumulatorBytes(),
+                   target.cacheBytes > 0 ? target.cacheBytes : 256 << 10};
+  std::vector<CpuProduct> products = lister.listProducts();
+  for (const CpuProduct &product : products)
+    lister.listSizes(product, /*inLastLevel=*/false);
+  if (llvm::none_of(result,
+                    [](const Candidate &c) { return c.rejection.empty(); }))
+    for (const CpuProduct &product : products)
+      lister.listSizes(product, /*inLastLevel=*/true);
+}

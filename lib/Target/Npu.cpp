@@ -1,0 +1,2 @@
+#include "Vendors.h"
+void attn::planner::addNpuTargets(Targets &targets) {}

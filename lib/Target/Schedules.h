@@ -1,0 +1,55 @@
+//===- Schedules.h - What each back end can run -----------------*- C++ -*-===//
+//
+// Each family lists its schedules with their sizes, the on-chip memory that
+// they take and the rates they reach. The cost model and the choice are common.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef ATTN_LIB_TARGET_SCHEDULES_H
+#define ATTN_LIB_TARGET_SCHEDULES_H
+
+#include "attn/Target/TilePlanner.h"
+#include "llvm/Support/MathExtras.h"
+
+namespace attn::planner {
+
+using Candidates = std::vector<Candidate>;
+
+/// `problem` has representative sizes. Each lister appends candidates whose
+/// tiles, budgets and rates are filled in, those that do not fit included.
+void listCpuSchedules(const AttentionProblem &problem,
+                      const TargetDescription &target, Candidates &result);
+/// Tensor cores: mma, wgmma, tcgen05.
+void listTensorCoreSchedules(const AttentionProblem &problem,
+                             const TargetDescription &target,
+                             Candidates &result);
+/// KHR cooperative matrices, and an NPU's matrix unit behind the same form.
+void listCoopMatrixSchedules(const AttentionProblem &problem,
+                             const TargetDescription &target,
+                             Candidates &result);
+/// Multiply-adds of the GPU's ordinary lanes.
+void listLaneSchedules(const AttentionProblem &problem,
+                       const TargetDescription &target, Candidates &result);
+
+/// Adds a budget over all tiles of `memory`, rounded up tile by tile.
+void addBudget(Candidate &candidate, llvm::StringRef memory, int64_t limit);
+
+/// Fills traffic and prediction.
+void predict(Candidate &candidate, const AttentionProblem &problem,
+             const TargetDescription &target);
+
+/// Scores that a unit takes through the softmax in a cycle: its exponentials,
+/// less what the op adds to a score.
+double scoresPerCycle(const AttentionProblem &problem,
+                      const TargetDescription &target);
+
+inline int64_t roundUp(int64_t value, int64_t multiple) {
+  return multiple <= 1 ? value : (value + multiple - 1) / multiple * multiple;
+}
+
+/// A byte count for a person: 512 B, 36 KiB, 1.2 MiB.
+std::string formatBytes(double bytes);
+
+} // namespace attn::planner
+
+#endif // ATTN_LIB_TARGET_SCHEDULES_H

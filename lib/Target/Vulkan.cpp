@@ -1,0 +1,2 @@
+#include "Vendors.h"
+void attn::planner::addVulkanTargets(Targets &targets) {}
