@@ -70,26 +70,39 @@ struct Sweep {
 static Sweep sweepHead(const Candidate &candidate,
                        const AttentionProblem &problem) {
   // Long sequences are sampled; the band makes the sums piecewise linear.
-  constexpr int64_t kMaxSamples = 1024;
+  constexpr int64_t kMaxSamples = 256;
   const Tiling &tiling = candidate.tiling;
-  int64_t count =
-      roundUp(problem.queryLength, tiling.blockQuery) / tiling.blockQuery;
+  int64_t rows = tiling.blockQuery;
+  int64_t skipRows =
+      candidate.rates.skipRows > 0 ? candidate.rates.skipRows : rows;
+  int64_t count = roundUp(problem.queryLength, rows) / rows;
   int64_t samples = problem.bandLeft || problem.bandRight
                         ? std::min(count, kMaxSamples)
                         : std::min<int64_t>(count, 1);
+  // Blocks and keys that rows [first, end) compute, padding included.
+  auto computed = [&](int64_t first, int64_t end) {
+    AttentionProblem::KeyRange range =
+        problem.visibleKeys(first, std::min(end, problem.queryLength) - 1);
+    int64_t begin = range.lo / tiling.blockKey * tiling.blockKey;
+    if (range.hi <= range.lo)
+      return std::pair(0.0, 0.0);
+    return std::pair<double, double>(
+        roundUp(range.hi - begin, tiling.blockKey) / tiling.blockKey,
+        roundUp(range.hi - begin, candidate.rates.keyGranule));
+  };
   Sweep sweep;
   for (int64_t s = 0; s < samples; ++s) {
     // The last block is always among the samples: it is the longest if causal.
-    int64_t block = count - 1 - s * count / samples;
-    int64_t first = block * tiling.blockQuery;
-    int64_t last = std::min(first + tiling.blockQuery, problem.queryLength) - 1;
-    AttentionProblem::KeyRange range = problem.visibleKeys(first, last);
-    int64_t begin = range.lo / tiling.blockKey * tiling.blockKey;
-    double keyBlocks =
-        roundUp(range.hi - begin, tiling.blockKey) / tiling.blockKey;
-    double keys = roundUp(range.hi - begin, candidate.rates.keyGranule);
-    if (range.hi <= range.lo)
-      keyBlocks = keys = 0;
+    int64_t first = (count - 1 - s * count / samples) * rows;
+    int64_t end = std::min(first + rows, problem.queryLength);
+    auto [keyBlocks, keys] = computed(first, end);
+    if (skipRows < rows) {
+      keys = 0;
+      for (int64_t row = first; row < end; row += skipRows)
+        keys += computed(row, row + skipRows).second * skipRows;
+      keys /= rows;
+    }
+    AttentionProblem::KeyRange range = problem.visibleKeys(first, end - 1);
     sweep.keyBlocks += keyBlocks;
     sweep.keys += keys;
     sweep.visible += range.hi - range.lo;
@@ -177,11 +190,16 @@ void planner::predict(Candidate &candidate, const AttentionProblem &problem,
   p.matrix = heads * sweep.keys * matrixPerKey / units / hertz;
   p.softmax = heads * sweep.keys * softmaxPerKey / units / hertz;
   p.compute = busiest / hertz;
-  if (target.cacheBytesPerCycle > 0)
-    p.cache = (heads * sweep.keys * rates.cacheBytesPerKey +
+  // Bytes a cycle and unit: what the cache gives, or what the requests in
+  // flight bring in its latency.
+  constexpr double kLatency = 1000;
+  double drawn = target.cacheBytesPerCycle;
+  if (rates.bytesInFlight > 0)
+    drawn = std::min(drawn, rates.bytesInFlight / kLatency);
+  if (drawn > 0)
+    p.cache = (heads * sweep.visible * rates.cacheBytesPerKey +
                tasks * rates.cacheBytesPerTask) /
-              (std::min(units, std::max(tasks, 1.0)) *
-               target.cacheBytesPerCycle * hertz);
+              (std::min(units, std::max(tasks, 1.0)) * drawn * hertz);
   if (target.bandwidthMBps > 0)
     p.memory = candidate.traffic.mainMemory / (1e6 * target.bandwidthMBps);
   // The resources work side by side, but never perfectly.

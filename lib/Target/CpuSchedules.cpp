@@ -197,7 +197,7 @@ void CpuLister::addCandidate(const CpuProduct &product, int64_t blockQuery,
       1500 + 2.0 * blockQuery * (product.headDim + product.valueDim) / lanes;
   rates.headDim = product.headDim;
   rates.valueDim = product.valueDim;
-  rates.rowGranule = product.rows;
+  rates.rowGranule = rates.skipRows = product.rows;
   rates.keyGranule = product.columns;
   // Tiles beyond L2 are read about once for every row of register tiles.
   rates.cacheBytesPerKey =

@@ -48,7 +48,12 @@ static llvm::Error check(const AttentionProblem &problem,
 static void listSchedules(const AttentionProblem &problem,
                           const TargetDescription &target, Candidates &result) {
   if (target.family == "cpu")
-    listCpuSchedules(problem, target, result);
+    return listCpuSchedules(problem, target, result);
+  if (target.family == "cuda")
+    listTensorCoreSchedules(problem, target, result);
+  else
+    listCoopMatrixSchedules(problem, target, result);
+  listLaneSchedules(problem, target, result);
 }
 
 static llvm::Error noUnitError(const AttentionProblem &problem,

@@ -76,10 +76,15 @@ struct ScheduleRates {
   /// Head dimensions as the product computes them (padded), and the numbers of
   /// rows and keys that a partly used tile is rounded up to.
   int64_t headDim = 0, valueDim = 0, rowGranule = 1, keyGranule = 1;
+  /// Rows that skip a wholly hidden key block together; 0: the whole tile.
+  int64_t skipRows = 0;
   /// Bytes that a unit moves to and from the cache for one key of one query
   /// tile, and for one query tile.
   double cacheBytesPerKey = 0;
   double cacheBytesPerTask = 0;
+  /// Bytes that a unit has requested at any time, which bounds what it draws
+  /// from memory of a given latency; 0: enough.
+  double bytesInFlight = 0;
   /// Cycles that one unit spends on a key of a key/value head before the first
   /// product: packing.
   double cyclesPerPackedKey = 0;

@@ -1,0 +1,186 @@
+//===- CoopMatrixSchedules.cpp - Cooperative matrices and scratchpads -----===//
+//
+// Subgroups that own 16 or 32 rows each: queries, scores and accumulator in
+// registers, key and value blocks in padded rows of shared memory, prefetched
+// through registers. Large head dimensions keep the queries in shared memory,
+// and subgroups split the accumulator's columns.
+//
+// An NPU runs the same products on tiles that all live in a scratchpad which
+// DMA fills one block ahead.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Schedules.h"
+#include <algorithm>
+
+using namespace attn;
+using namespace attn::planner;
+
+static const char *const kShared = "shared memory";
+static const char *const kRegisters = "registers of a thread";
+static const char *const kScratchpad = "scratchpad";
+
+/// Eight elements more a row keep a subgroup's loads on different banks;
+/// unpadded rows are four times slower.
+static constexpr int64_t kRowPadding = 8;
+static constexpr int64_t kOverhead = 40;
+
+namespace {
+struct CoopMatrixLister {
+  const AttentionProblem &problem;
+  const TargetDescription &target;
+  const MatrixUnit &unit;
+  Candidates &result;
+
+  void listSubgroups() const;
+  void listScratchpad() const;
+  void addSubgroups(int64_t groups, int64_t rows, int64_t split,
+                    int64_t blockKey, bool queryInShared) const;
+  void addScratchpad(int64_t blockQuery, int64_t blockKey,
+                     int64_t stages) const;
+  Candidate begin(int64_t blockQuery, int64_t blockKey) const;
+  bool isUseful(int64_t blockQuery, int64_t blockKey) const {
+    return blockQuery <=
+               roundUp(std::max<int64_t>(1, problem.queryLength), unit.m) &&
+           blockKey <= roundUp(std::max<int64_t>(1, problem.kvLength), unit.n);
+  }
+};
+} // namespace
+
+Candidate CoopMatrixLister::begin(int64_t blockQuery, int64_t blockKey) const {
+  Candidate c;
+  c.tiling.blockQuery = blockQuery;
+  c.tiling.blockKey = blockKey;
+  c.tiling.product = unit.kind;
+  // Rescaling only when the maximum grows by more than 2^8 removes most of the
+  // cost of not knowing which lane holds which element.
+  c.tiling.softmax = "conditional";
+  c.rates.headDim = roundUp(problem.headDim, unit.k);
+  c.rates.valueDim = roundUp(problem.valueDim, unit.n);
+  c.rates.rowGranule = blockQuery;
+  c.rates.keyGranule = blockKey;
+  c.rates.cacheBytesPerKey =
+      (c.rates.headDim + c.rates.valueDim) * problem.elementBytes();
+  c.rates.cacheBytesPerTask = blockQuery * c.rates.cacheBytesPerKey;
+  return c;
+}
+
+void CoopMatrixLister::addSubgroups(int64_t groups, int64_t rows, int64_t split,
+                                    int64_t blockKey,
+                                    bool queryInShared) const {
+  int64_t blockQuery = groups / split * rows;
+  if (!isUseful(blockQuery, blockKey))
+    return;
+  Candidate c = begin(blockQuery, blockKey);
+  c.tiling.groups = groups;
+  int64_t lanes = target.subgroupSize > 0 ? target.subgroupSize : 32;
+  int64_t dim = c.rates.headDim, valueDim = c.rates.valueDim;
+  int64_t element = problem.elementBytes();
+  int64_t keyBytes = blockKey * (dim + kRowPadding) * element;
+  int64_t valueBytes = blockKey * (valueDim + kRowPadding) * element;
+  c.tiles = {{"key block", kShared, keyBytes},
+             {"value block", kShared, valueBytes}};
+  if (queryInShared)
+    c.tiles.push_back(
+        {"query", kShared, blockQuery * (dim + kRowPadding) * element});
+  else
+    c.tiles.push_back({"query", kRegisters, rows * dim * element / lanes});
+  // Subgroups that split columns hand their probabilities round.
+  if (split > 1)
+    c.tiles.push_back({"probabilities", kShared,
+                       blockQuery * (blockKey + kRowPadding) * element});
+  c.tiles.push_back({"scores", kRegisters, rows * blockKey * 4 / lanes});
+  c.tiles.push_back(
+      {"probabilities", kRegisters, rows * blockKey * element / lanes});
+  c.tiles.push_back(
+      {"accumulator", kRegisters,
+       rows * roundUp(valueDim, unit.n * split) / split * 4 / lanes});
+  c.tiles.push_back({"prefetch", kRegisters,
+                     std::max(keyBytes, valueBytes) / (groups * lanes)});
+  c.tiles.push_back({"statistics and addresses", kRegisters, kOverhead * 4});
+  addBudget(c, kShared, target.scratchBytes);
+  addBudget(c, kRegisters,
+            (target.registersPerThread > 0 ? target.registersPerThread : 255) *
+                4);
+
+  int64_t resident = std::max<int64_t>(
+      1, target.unitScratchBytes / std::max<int64_t>(1, c.budgets[0].used));
+  if (target.registersPerUnit > 0)
+    resident = std::clamp<int64_t>(
+        target.registersPerUnit * 4 /
+            std::max<int64_t>(1, groups * lanes * c.budgets[1].used),
+        1, resident);
+  double subgroups = groups * std::min<int64_t>(resident, 4);
+  // Operands from shared memory: a fragment of 16 rows is read for each 16
+  // rows of queries, so taller subgroups read less.
+  double fed = rows >= 32 ? 0.85 : 0.7;
+  c.rates.macsPerCycle =
+      unit.macsPerCycle * fed * std::min(1.0, subgroups / 8) / split;
+  c.rates.scoresPerCycle = scoresPerCycle(problem, target) / 1.2;
+  c.rates.overlap = subgroups >= 8 ? 0.6 : 0.3;
+  c.rates.bytesInFlight =
+      std::max(keyBytes, valueBytes) * std::min<int64_t>(resident, 4);
+  c.rates.cyclesPerBlock = queryInShared ? 300 : 200;
+  c.rates.cyclesPerTask = 2000;
+  result.push_back(std::move(c));
+}
+
+void CoopMatrixLister::listSubgroups() const {
+  for (int64_t groups : {1, 2, 4, 8})
+    for (int64_t rows : {unit.m, 2 * unit.m})
+      for (int64_t split : {1, 2, 4, 8})
+        for (int64_t blockKey : {16, 32, 64, 128})
+          for (bool queryInShared : {false, true})
+            if (split <= groups && blockKey % unit.n == 0)
+              addSubgroups(groups, rows, split, blockKey, queryInShared);
+}
+
+void CoopMatrixLister::addScratchpad(int64_t blockQuery, int64_t blockKey,
+                                     int64_t stages) const {
+  if (!isUseful(blockQuery, blockKey))
+    return;
+  Candidate c = begin(blockQuery, blockKey);
+  c.tiling.stages = stages;
+  c.tiling.softmax = "exact";
+  int64_t dim = c.rates.headDim, valueDim = c.rates.valueDim;
+  int64_t element = problem.elementBytes();
+  c.tiles = {
+      {"query", kScratchpad, blockQuery * dim * element},
+      {"key blocks", kScratchpad, stages * blockKey * dim * element},
+      {"value blocks", kScratchpad, stages * blockKey * valueDim * element},
+      {"scores", kScratchpad, blockQuery * blockKey * 4},
+      {"probabilities", kScratchpad, blockQuery * blockKey * element},
+      {"accumulator", kScratchpad, blockQuery * valueDim * 4},
+      {"row statistics", kScratchpad, blockQuery * 3 * 4}};
+  // A sixteenth is left to stacks and descriptors.
+  addBudget(c, kScratchpad, target.scratchBytes * 15 / 16);
+  c.rates.macsPerCycle = 0.8 * unit.macsPerCycle;
+  c.rates.scoresPerCycle = scoresPerCycle(problem, target) / 1.4;
+  // The vector unit works on a block's scores while the matrix unit takes the
+  // next, provided there is a second stage.
+  c.rates.overlap = stages > 1 ? 0.7 : 0;
+  c.rates.cyclesPerBlock = stages > 1 ? 500 : 3000; // DMA set-up and fences
+  c.rates.cyclesPerTask = 5000;
+  result.push_back(std::move(c));
+}
+
+void CoopMatrixLister::listScratchpad() const {
+  for (int64_t queryTiles : {1, 2, 4, 8, 16, 32})
+    for (int64_t blockKey : {16, 32, 64, 128, 256, 512})
+      for (int64_t stages : {1, 2})
+        addScratchpad(queryTiles * unit.m, blockKey, stages);
+}
+
+void planner::listCoopMatrixSchedules(const AttentionProblem &problem,
+                                      const TargetDescription &target,
+                                      Candidates &result) {
+  const MatrixUnit *unit =
+      target.findMatrixUnit("coopmat", problem.elementType);
+  if (!unit)
+    return;
+  CoopMatrixLister lister{problem, target, *unit, result};
+  if (target.has("scratch_accumulator"))
+    lister.listScratchpad();
+  else
+    lister.listSubgroups();
+}

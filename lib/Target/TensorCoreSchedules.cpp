@@ -1,0 +1,298 @@
+//===- TensorCoreSchedules.cpp - Schedules for NVIDIA tensor cores --------===//
+//
+// wgmma: one producer warpgroup and one to three consumers of 64 rows, queries
+// and key/value blocks in shared memory, scores, probabilities and accumulator
+// in registers. The sizes are measured ones (see the table), with smaller ones
+// for short sequences and one for head dimensions beyond 256, where the
+// warpgroups share 64 rows and split the accumulator's columns.
+//
+// tcgen05: scores and accumulator in tensor memory, a warpgroup of softmax for
+// each tile of 128 rows.
+//
+// mma: warps of 16 or 32 rows, key/value blocks by asynchronous copies.
+//
+// f32 and f64 never come here: the tensor cores would round f32 to TF32.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Schedules.h"
+#include <algorithm>
+
+using namespace attn;
+using namespace attn::planner;
+
+static const char *const kShared = "shared memory";
+static const char *const kRegisters = "registers of a thread";
+static const char *const kTensorMemory = "tensor memory";
+
+/// Registers that a consumer needs beside its tiles: addresses, descriptors,
+/// row statistics. Fits the measured limits: three warpgroups at D 128 take
+/// key blocks of 80, two take 128.
+static constexpr int64_t kWgmmaOverhead = 28;
+static constexpr int64_t kMmaOverhead = 48;
+
+/// Cycles from a copy's issue to its data under load, and what a barrier
+/// between warps costs.
+static constexpr double kCopyLatency = 1000;
+static constexpr double kBarrier = 60;
+
+namespace {
+struct TensorCoreLister {
+  const AttentionProblem &problem;
+  const TargetDescription &target;
+  const MatrixUnit &unit;
+  Candidates &result;
+
+  void listWgmma() const;
+  void listTcgen05() const;
+  void listMma() const;
+  void addWgmma(int64_t groups, int64_t blockQuery, int64_t blockKey,
+                int64_t stages, int64_t queryStages,
+                llvm::StringRef softmax) const;
+  void addTcgen05(int64_t groups, int64_t blockKey, int64_t stages) const;
+  void addMma(int64_t warps, int64_t blockQuery, int64_t blockKey,
+              int64_t stages) const;
+
+  /// Rows of 128-byte swizzled shared memory come in multiples of 64 elements.
+  int64_t sharedDim(int64_t dim) const { return roundUp(dim, 64); }
+  int64_t paddedDim(int64_t dim) const { return roundUp(dim, unit.k); }
+  bool isUseful(const Tiling &tiling, int64_t leastQuery,
+                int64_t leastKey) const;
+  Candidate begin(const Tiling &tiling) const;
+  void addSharedTiles(Candidate &c) const;
+  void finish(Candidate &c, double overlap, double macsShare,
+              double softmaxCost) const;
+};
+} // namespace
+
+/// No tile beyond the sequence, rounded up to the smallest tile.
+bool TensorCoreLister::isUseful(const Tiling &t, int64_t leastQuery,
+                                int64_t leastKey) const {
+  return t.blockQuery <=
+             roundUp(std::max<int64_t>(1, problem.queryLength), leastQuery) &&
+         t.blockKey <=
+             roundUp(std::max<int64_t>(1, problem.kvLength), leastKey);
+}
+
+Candidate TensorCoreLister::begin(const Tiling &tiling) const {
+  Candidate c;
+  c.tiling = tiling;
+  c.tiling.product = unit.kind;
+  c.rates.headDim = paddedDim(problem.headDim);
+  c.rates.valueDim = paddedDim(problem.valueDim);
+  c.rates.rowGranule = tiling.blockQuery;
+  c.rates.skipRows = unit.m; // a warp or warpgroup skips for its own rows
+  c.rates.keyGranule = tiling.blockKey;
+  c.rates.cacheBytesPerKey = (c.rates.headDim + c.rates.valueDim) * 2;
+  c.rates.cacheBytesPerTask = tiling.blockQuery * c.rates.cacheBytesPerKey;
+  return c;
+}
+
+void TensorCoreLister::addSharedTiles(Candidate &c) const {
+  const Tiling &t = c.tiling;
+  int64_t dim = sharedDim(problem.headDim);
+  int64_t valueDim = sharedDim(problem.valueDim);
+  c.tiles = {{"query", kShared, t.queryStages * t.blockQuery * dim * 2},
+             {"key blocks", kShared, t.stages * t.blockKey * dim * 2},
+             {"value blocks", kShared, t.stages * t.blockKey * valueDim * 2},
+             {"barriers", kShared, 1024}};
+}
+
+void TensorCoreLister::finish(Candidate &c, double overlap, double macsShare,
+                              double softmaxCost) const {
+  ScheduleRates &rates = c.rates;
+  rates.overlap = overlap;
+  rates.macsPerCycle = macsShare * unit.macsPerCycle;
+  rates.scoresPerCycle = scoresPerCycle(problem, target) / softmaxCost;
+  // What of a copy the other stages' work does not hide is exposed.
+  double blockCycles = static_cast<double>(c.tiling.blockQuery) *
+                       c.tiling.blockKey * (rates.headDim + rates.valueDim) /
+                       std::max(1.0, rates.macsPerCycle);
+  rates.cyclesPerBlock =
+      kBarrier +
+      std::max(0.0, kCopyLatency - (c.tiling.stages - 1) * blockCycles);
+  rates.cyclesPerTask = c.tiling.queryStages > 1 ? 500 : 2000;
+  rates.bytesInFlight =
+      c.tiling.stages * c.tiling.blockKey * rates.cacheBytesPerKey;
+  result.push_back(std::move(c));
+}
+
+void TensorCoreLister::addWgmma(int64_t groups, int64_t blockQuery,
+                                int64_t blockKey, int64_t stages,
+                                int64_t queryStages,
+                                llvm::StringRef softmax) const {
+  Tiling t;
+  t.groups = groups;
+  t.blockQuery = blockQuery;
+  t.blockKey = blockKey;
+  t.stages = stages;
+  t.queryStages = queryStages;
+  t.softmax = softmax.str();
+  if (!isUseful(t, unit.m, 32))
+    return;
+  Candidate c = begin(t);
+  addSharedTiles(c);
+  int64_t split = groups * unit.m / blockQuery; // of the accumulator's columns
+  constexpr int64_t kThreads = 128;
+  int64_t accumulator = unit.m * roundUp(problem.valueDim, 8 * split) / split;
+  c.tiles.push_back({"accumulator", kRegisters, accumulator * 4 / kThreads});
+  c.tiles.push_back({"scores", kRegisters, unit.m * blockKey * 4 / kThreads});
+  c.tiles.push_back(
+      {"probabilities", kRegisters, unit.m * blockKey * 2 / kThreads});
+  c.tiles.push_back(
+      {"statistics and addresses", kRegisters, kWgmmaOverhead * 4});
+  addBudget(c, kShared, target.scratchBytes);
+  // setmaxnreg: what the producer gives up goes to the consumers.
+  addBudget(c, kRegisters, (groups >= 3 ? 160 : 240) * 4);
+
+  // Q and K both come from shared memory, 128 bytes a cycle: key blocks below
+  // 64 starve the tensor cores.
+  double starved = std::max(1.0, (unit.m + blockKey) / (2.0 * blockKey));
+  double macs = problem.headDim + problem.valueDim;
+  double share =
+      macs == 0 ? 1
+                : macs / (problem.headDim * starved + problem.valueDim * 1.0);
+  // Warpgroups take turns; alone, only the next Q K overlaps the softmax.
+  double overlap = split > 1     ? 0.5
+                   : groups == 1 ? 0.4
+                   : groups == 2 ? 0.85
+                                 : 0.9;
+  // Measured: conditional rescaling costs 11 to 14 % over a stale maximum.
+  double cost = softmax == "stale"         ? 1.05
+                : softmax == "conditional" ? 1.2
+                                           : 1.4;
+  finish(c, overlap, share / split, cost);
+}
+
+void TensorCoreLister::listWgmma() const {
+  struct Schedule {
+    int64_t maxDim, groups, blockKey, stages, queryStages;
+    bool stale;
+    enum { Any, Full, Banded } mask;
+  };
+  // Measured on an H200 to beat cuDNN's forward, except the last three rows:
+  // they serve short sequences.
+  static constexpr Schedule kSchedules[] = {
+      {64, 3, 128, 2, 2, true, Schedule::Any},
+      {128, 3, 64, 4, 2, true, Schedule::Any},
+      {128, 2, 128, 2, 2, true, Schedule::Any},
+      {256, 2, 80, 2, 1, false, Schedule::Full},
+      {256, 2, 64, 2, 1, false, Schedule::Banded},
+      {128, 2, 64, 2, 2, true, Schedule::Any},
+      {256, 1, 64, 2, 1, false, Schedule::Any},
+      {256, 1, 32, 2, 1, false, Schedule::Any}};
+  int64_t dim = std::max(problem.headDim, problem.valueDim);
+  // The safe range of a stale maximum is that of the probabilities' type; the
+  // one of f16 is too small for it.
+  bool mayBeStale = problem.elementType == "bf16";
+  bool isBanded = problem.bandLeft || problem.bandRight;
+  for (const Schedule &s : kSchedules)
+    if (dim <= s.maxDim &&
+        (s.mask == Schedule::Any || (s.mask == Schedule::Banded) == isBanded))
+      addWgmma(s.groups, s.groups * unit.m, s.blockKey, s.stages, s.queryStages,
+               s.stale && mayBeStale ? "stale" : "conditional");
+  for (int64_t stages : {2, 1})
+    for (int64_t blockKey : {64, 32})
+      if (dim > 256)
+        addWgmma(/*groups=*/2, unit.m, blockKey, stages, /*queryStages=*/1,
+                 "conditional");
+}
+
+void TensorCoreLister::addTcgen05(int64_t groups, int64_t blockKey,
+                                  int64_t stages) const {
+  Tiling t;
+  t.groups = groups;
+  t.blockQuery = groups * unit.m;
+  t.blockKey = blockKey;
+  t.stages = stages;
+  t.softmax = "conditional";
+  if (!isUseful(t, unit.m, 32))
+    return;
+  Candidate c = begin(t);
+  addSharedTiles(c);
+  // Columns come in powers of two from 32, for each row of 4-byte cells;
+  // probabilities overwrite their scores.
+  c.tiles.push_back({"scores", kTensorMemory, t.blockQuery * blockKey * 4});
+  c.tiles.push_back(
+      {"accumulator", kTensorMemory,
+       t.blockQuery * roundUp(std::max<int64_t>(problem.valueDim, 32), 32) *
+           4});
+  c.tiles.push_back({"a row of scores", kRegisters, blockKey * 4});
+  c.tiles.push_back({"statistics and addresses", kRegisters, 40 * 4});
+  addBudget(c, kShared, target.scratchBytes);
+  addBudget(c, kTensorMemory, target.matrixMemoryBytes);
+  addBudget(c, kRegisters, 200 * 4);
+  finish(c, groups == 1 ? 0.5 : 0.9, 1.0, 1.2);
+}
+
+void TensorCoreLister::listTcgen05() const {
+  for (int64_t groups : {2, 1})
+    for (int64_t blockKey : {128, 64, 32})
+      for (int64_t stages : {1, 2, 3, 4})
+        addTcgen05(groups, blockKey, stages);
+}
+
+void TensorCoreLister::addMma(int64_t warps, int64_t blockQuery,
+                              int64_t blockKey, int64_t stages) const {
+  Tiling t;
+  t.groups = warps;
+  t.blockQuery = blockQuery;
+  t.blockKey = blockKey;
+  t.stages = stages;
+  t.softmax = "conditional";
+  if (!isUseful(t, unit.m, 32))
+    return;
+  Candidate c = begin(t);
+  addSharedTiles(c);
+  constexpr int64_t kLanes = 32;
+  int64_t split = std::max<int64_t>(1, warps * unit.m / blockQuery);
+  int64_t rows = blockQuery * split / warps;
+  int64_t accumulator = rows * roundUp(problem.valueDim, 8 * split) / split;
+  c.tiles.push_back({"accumulator", kRegisters, accumulator * 4 / kLanes});
+  c.tiles.push_back({"scores", kRegisters, rows * blockKey * 4 / kLanes});
+  c.tiles.push_back(
+      {"probabilities", kRegisters, rows * blockKey * 2 / kLanes});
+  c.tiles.push_back({"statistics and addresses", kRegisters, kMmaOverhead * 4});
+  addBudget(c, kShared, target.scratchBytes);
+  addBudget(c, kRegisters, target.registersPerThread * 4);
+
+  // Warps of one multiprocessor hide each other's softmax; how many are
+  // resident is decided by shared memory and registers.
+  int64_t residentByShared =
+      std::max(target.unitScratchBytes, target.scratchBytes) /
+      std::max<int64_t>(1, c.budgets[0].used);
+  int64_t residentByRegisters =
+      target.registersPerUnit /
+      std::max<int64_t>(1, warps * kLanes * c.budgets[1].used / 4);
+  int64_t resident =
+      warps * std::clamp<int64_t>(
+                  std::min(residentByShared, residentByRegisters), 1, 4);
+  double overlap = resident >= 16 ? 0.75 : resident >= 8 ? 0.65 : 0.4;
+  // Measured elsewhere for this form: about 72 % of the unit's peak.
+  finish(c, overlap, 0.75 / split, 1.2);
+}
+
+void TensorCoreLister::listMma() const {
+  for (int64_t warps : {4, 8})
+    for (int64_t blockQuery : {16, 32, 64, 128})
+      for (int64_t blockKey : {128, 64, 32, 16})
+        for (int64_t stages : {1, 2, 3})
+          if (blockQuery <= warps * 2 * unit.m)
+            addMma(warps, blockQuery, blockKey, stages);
+}
+
+void planner::listTensorCoreSchedules(const AttentionProblem &problem,
+                                      const TargetDescription &target,
+                                      Candidates &result) {
+  for (const MatrixUnit &unit : target.matrixUnits) {
+    if (unit.type != problem.elementType)
+      continue;
+    TensorCoreLister lister{problem, target, unit, result};
+    if (unit.kind == "wgmma")
+      lister.listWgmma();
+    else if (unit.kind == "tcgen05")
+      lister.listTcgen05();
+    else if (unit.kind == "mma")
+      lister.listMma();
+  }
+}
