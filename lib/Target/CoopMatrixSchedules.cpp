@@ -166,9 +166,10 @@ void CoopMatrixLister::addScratchpad(int64_t blockQuery, int64_t blockKey,
 
 void CoopMatrixLister::listScratchpad() const {
   for (int64_t queryTiles : {1, 2, 4, 8, 16, 32})
-    for (int64_t blockKey : {16, 32, 64, 128, 256, 512})
+    for (int64_t blockKey : {4, 8, 16, 32, 64, 128, 256, 512})
       for (int64_t stages : {1, 2})
-        addScratchpad(queryTiles * unit.m, blockKey, stages);
+        if (blockKey % unit.n == 0)
+          addScratchpad(queryTiles * unit.m, blockKey, stages);
 }
 
 void planner::listCoopMatrixSchedules(const AttentionProblem &problem,

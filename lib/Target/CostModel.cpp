@@ -97,10 +97,11 @@ static Sweep sweepHead(const Candidate &candidate,
     int64_t end = std::min(first + rows, problem.queryLength);
     auto [keyBlocks, keys] = computed(first, end);
     if (skipRows < rows) {
+      // Average over the rows that skip on their own.
       keys = 0;
       for (int64_t row = first; row < end; row += skipRows)
-        keys += computed(row, row + skipRows).second * skipRows;
-      keys /= rows;
+        keys += computed(row, row + skipRows).second;
+      keys /= roundUp(end - first, skipRows) / skipRows;
     }
     AttentionProblem::KeyRange range = problem.visibleKeys(first, end - 1);
     sweep.keyBlocks += keyBlocks;
@@ -136,13 +137,13 @@ static Traffic countTraffic(const Sweep &sweep, const AttentionProblem &problem,
   double tasksPerKvHead =
       std::max(1.0, sweep.blocks * problem.queryHeads /
                         std::max<int64_t>(1, problem.kvHeads));
-  double inFlight = std::min(once, kvHead * std::ceil(units / tasksPerKvHead));
+  double working = std::min(once, kvHead * std::ceil(units / tasksPerKvHead));
   double cache =
       target.family == "cpu"
           ? std::max<double>(target.lastLevelBytes, units * target.cacheBytes)
           : target.cacheBytes;
   double missing =
-      inFlight <= 0 ? 0 : std::clamp(1 - 0.75 * cache / inFlight, 0.0, 1.0);
+      working <= 0 ? 0 : std::clamp(1 - 0.75 * cache / working, 0.0, 1.0);
   double repeats = std::max(0.0, traffic.tiled - queriesAndOutputs - once);
   traffic.mainMemory =
       std::min(traffic.tiled, queriesAndOutputs + once + missing * repeats);

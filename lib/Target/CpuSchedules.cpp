@@ -6,8 +6,8 @@
 // value block streaming through L1. Matrix and softmax work share the vector
 // ports, so nothing overlaps.
 //
-// A chip whose L2 holds no tile at all still runs: the tiles then live in its
-// share of the last-level cache. Only what exceeds that as well is refused.
+// A chip whose L2 holds no tile at all still runs: the tiles then live in the
+// last-level cache. Only what exceeds that as well is refused.
 //
 //===----------------------------------------------------------------------===//
 
@@ -47,8 +47,8 @@ struct CpuLister {
   Candidates &result;
   /// Lanes of a vector of scores.
   int64_t lanes;
-  /// Second-level cache of a core; a small one where the target does not say.
-  int64_t l2Bytes;
+  /// Caches behind L1; small ones where the target does not say.
+  int64_t l2Bytes, lastLevelBytes;
 
   std::vector<CpuProduct> listProducts() const;
   void addVectorProducts(const MatrixUnit &unit,
@@ -181,10 +181,8 @@ void CpuLister::addCandidate(const CpuProduct &product, int64_t blockQuery,
       {"value block", memory,
        (product.pack ? blockKey : 2 * lanes) * product.valueDim * factor}};
   // A quarter is left to code, stacks and what the prefetchers bring.
-  int64_t lastLevelShare =
-      target.lastLevelBytes / std::max<int64_t>(1, target.computeUnits);
   addBudget(c, memory,
-            (inLastLevel ? std::max(l2Bytes, lastLevelShare) : l2Bytes) * 3 /
+            (inLastLevel ? std::max(l2Bytes, lastLevelBytes) : l2Bytes) * 3 /
                 4);
 
   ScheduleRates &rates = c.rates;
@@ -217,9 +215,12 @@ void planner::listCpuSchedules(const AttentionProblem &problem,
                                const TargetDescription &target,
                                Candidates &result) {
   int64_t vectorBits = std::max<int64_t>(target.simdBits, 128);
-  CpuLister lister{problem, target, result,
+  CpuLister lister{problem,
+                   target,
+                   result,
                    vectorBits / 8 / problem.accumulatorBytes(),
-                   target.cacheBytes > 0 ? target.cacheBytes : 256 << 10};
+                   target.cacheBytes > 0 ? target.cacheBytes : 256 << 10,
+                   target.lastLevelBytes > 0 ? target.lastLevelBytes : 4 << 20};
   std::vector<CpuProduct> products = lister.listProducts();
   for (const CpuProduct &product : products)
     lister.listSizes(product, /*inLastLevel=*/false);
