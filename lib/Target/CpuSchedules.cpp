@@ -25,6 +25,10 @@ static constexpr int64_t kFewRows = 4;
 /// 2048 x 64 f32, read and written, at 3.9 GHz).
 static constexpr double kPackBytesPerCycle = 25;
 
+/// What the tiles of a task may take of its thread's stack; OpenMP runtimes
+/// give 4 MiB.
+static constexpr int64_t kStackBytes = 2 << 20;
+
 /// A core draws about a quarter of the L2 bandwidth from the last level.
 static constexpr int64_t kLastLevelCost = 4;
 
@@ -167,13 +171,15 @@ void CpuLister::addCandidate(const CpuProduct &product, int64_t blockQuery,
   c.tiling.registerColumns = product.columns;
   c.tiling.pack = product.pack;
 
+  // Beyond L2 the tiles of the task are still bounded, by its stack.
+  const char *scratch = inLastLevel ? "task stack" : "L2 cache";
   const char *memory = inLastLevel ? "last-level cache" : "L2 cache";
   int64_t factor = product.factorBytes, score = problem.accumulatorBytes();
   c.tiles = {
-      {"query", memory, blockQuery * product.headDim * factor},
-      {"scores", memory, blockQuery * blockKey * score},
-      {"accumulator", memory, blockQuery * product.valueDim * score},
-      {"row statistics", memory, blockQuery * (2 * lanes + 1) * score},
+      {"query", scratch, blockQuery * product.headDim * factor},
+      {"scores", scratch, blockQuery * blockKey * score},
+      {"accumulator", scratch, blockQuery * product.valueDim * score},
+      {"row statistics", scratch, blockQuery * (2 * lanes + 1) * score},
       // One panel is read while the next arrives. Only packed products come
       // back to the values of a block.
       {"key panels", memory,
@@ -184,6 +190,8 @@ void CpuLister::addCandidate(const CpuProduct &product, int64_t blockQuery,
   addBudget(c, memory,
             (inLastLevel ? std::max(l2Bytes, lastLevelBytes) : l2Bytes) * 3 /
                 4);
+  if (inLastLevel)
+    addBudget(c, scratch, kStackBytes);
 
   ScheduleRates &rates = c.rates;
   rates.macsPerCycle = product.macsPerCycle;

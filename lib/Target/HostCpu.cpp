@@ -81,7 +81,8 @@ static int64_t clockMHz() {
 }
 
 /// Zen 4 splits 512-bit operations in two; its bf16 dot product is at full
-/// rate, that of Sapphire Rapids at half.
+/// rate, that of Sapphire and Emerald Rapids at half (both measured). Zen 5 is
+/// taken as twice Zen 4.
 static CorePorts x86Ports(llvm::StringRef core, bool hasAvx512, bool hasAvx2) {
   if (hasAvx512)
     return llvm::StringSwitch<CorePorts>(core)

@@ -162,6 +162,11 @@ TEST(TilePlanner, CpuBeyondL2LivesInTheLastLevel) {
   ASSERT_FALSE(big.chosen.budgets.empty());
   EXPECT_EQ(big.chosen.budgets[0].memory, "last-level cache");
   EXPECT_GT(big.numRejected, 0);
+  // Not without end: a task's tiles lie on its stack.
+  std::string message =
+      refusal(makeProblem("f32", 512, 1 << 20), targetNamed("cpu:avx2"));
+  EXPECT_NE(message.find("no tile fits target 'cpu:avx2'"), std::string::npos)
+      << message;
 }
 
 TEST(TilePlanner, HopperTakesTheMeasuredSchedules) {
