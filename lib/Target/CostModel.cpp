@@ -21,6 +21,9 @@ using namespace attn::planner;
 
 std::string planner::formatBytes(double bytes) {
   static const char *const kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  // Small odd counts, such as registers, read best as they are.
+  if (bytes < 8192 && std::fmod(bytes, 1024) != 0)
+    return llvm::formatv("{0:f0} B", bytes);
   unsigned unit = 0;
   for (; bytes >= 1024 && unit < 4; ++unit)
     bytes /= 1024;

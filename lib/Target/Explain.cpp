@@ -113,8 +113,11 @@ static void writeTime(const Prediction &p, const AttentionProblem &sized,
                       llvm::raw_ostream &os) {
   os << formatv("  time      {0} predicted, bound by {1}", timeText(p.total),
                 p.bound);
-  if (p.total > 0)
-    os << formatv("; {0:f1} GFLOP/s", flops(sized) / p.total * 1e-9);
+  if (p.total > 0) {
+    double gflops = flops(sized) / p.total * 1e-9;
+    os << (gflops < 1e4 ? formatv("; {0:f1} GFLOP/s", gflops).str()
+                        : formatv("; {0:f1} TFLOP/s", gflops * 1e-3).str());
+  }
   os << formatv("\n              compute {0} (matrix {1}, softmax {2}), cache "
                 "{3}, memory {4}\n",
                 timeText(p.compute), timeText(p.matrix), timeText(p.softmax),

@@ -171,9 +171,13 @@ llvm::Expected<TilingPlan> attn::selectTiling(const AttentionProblem &problem,
     return std::tuple(a.prediction.total, sizeOrder(a)) <
            std::tuple(b.prediction.total, sizeOrder(b));
   });
-  llvm::sort(rejected, [](const Candidate &a, const Candidate &b) {
-    return std::tuple(overshoot(a), sizeOrder(a)) <
-           std::tuple(overshoot(b), sizeOrder(b));
+  // Of interest are the near misses of the product that was chosen.
+  auto missOrder = [&](const Candidate &c) {
+    return std::tuple(c.tiling.product != fitting.front().tiling.product,
+                      overshoot(c), sizeOrder(c));
+  };
+  llvm::sort(rejected, [&](const Candidate &a, const Candidate &b) {
+    return missOrder(a) < missOrder(b);
   });
 
   TilingPlan plan;
