@@ -70,7 +70,7 @@ static TargetDescription cooperativeMatrix() {
 /// Adreno 740: six shader processors, 32 KiB of shared memory (Mesa,
 /// src/freedreno/common/a7xx_gpu.py), 256 f32 lanes each and one special
 /// function in eight (Chips and Cheese, "The Snapdragon X Elite's Adreno
-/// iGPU": the same generation), LPDDR5X-8400 on 64 bits.
+/// iGPU" and "Inside the Snapdragon 855's iGPU"), LPDDR5X-8400 on 64 bits.
 static TargetDescription adreno() {
   TargetDescription t = vulkan("adreno", "vulkan1.3");
   t.capabilities = {"float16", "subgroup_vote", "subgroup_reduce"};
@@ -91,10 +91,10 @@ static TargetDescription adreno() {
   return t;
 }
 
-/// Mali-G710, ten cores: warps of 16, 64 multiply-adds and 16 special
-/// functions a core (AnandTech, "Arm Announces New Mali-G710"), 64 registers
-/// at half occupancy (Arm, The Valhall Shader Core), up to 2 MiB of L2. Shared
-/// memory is ordinary cached memory there.
+/// Mali-G710, ten cores: warps of 16, 64 multiply-adds a core (AnandTech, "Arm
+/// Announces New Mali-G710"), 64 registers at half occupancy (Arm, The Valhall
+/// Shader Core), up to 2 MiB of L2. Shared memory is ordinary cached memory
+/// there.
 static TargetDescription mali() {
   TargetDescription t = vulkan("mali", "vulkan1.3");
   t.capabilities = {"float16", "subgroup_vote", "subgroup_reduce"};
@@ -111,7 +111,7 @@ static TargetDescription mali() {
   t.bandwidthMBps = 60000;
   t.exp2Per64Cycles = 16 * 64;
   t.source = "AnandTech on Mali-G710, Arm Valhall shader core guide (102203), "
-             "ten cores; bandwidth LPDDR5X-7500";
+             "ten cores; exponentials and clock assumed, LPDDR5X-7500";
   return t;
 }
 
