@@ -118,9 +118,11 @@ public:
   void run();
 
 private:
+  bool hasNoResult();
   Task enterTask(ValueRange ids, Index queryBlocks);
   void buildTask(const Task &task);
   Value readQuery(const Task &task);
+  void enterSweep(const Task &task);
   SoftmaxState sweep(const Task &task, Value query, SoftmaxUpdate &softmax,
                      SoftmaxState initial);
   SoftmaxState visitBlock(const Task &task, Value firstKey, Value query,
@@ -140,13 +142,22 @@ private:
   const Tiling tiling;
   TileBuilder b;
   AttentionSizes sizes;
-  /// Views of key and value, cropped to the keys of the task.
+  /// Matrices of the task's keys and their values.
   Value keyView, valueView;
 };
 
 } // namespace
 
+/// No row, or nothing to write for it.
+bool AttentionTiler::hasNoResult() {
+  auto isZero = [](Index size) { return isConstantIntValue(size, 0); };
+  return isZero(sizes.batch) || isZero(sizes.queryHeads) ||
+         isZero(sizes.queryLength) || (sizes.valueDim == 0 && !op.returnsLse());
+}
+
 void AttentionTiler::run() {
+  if (hasNoResult())
+    return op.erase();
   Index queryBlocks = b.divideUp(sizes.queryLength, b.rows);
   auto tasks = scf::ForallOp::create(
       b, ArrayRef<Index>{sizes.batch, sizes.queryHeads, queryBlocks},
@@ -174,10 +185,9 @@ Task AttentionTiler::enterTask(ValueRange ids, Index queryBlocks) {
   task.firstRow = b.value(b.multiply(block, blockSize));
   std::optional<int64_t> length = getConstantIntValue(sizes.queryLength);
   task.rowsAligned = length && *length % b.rows == 0;
-  Index end = b.add(task.firstRow, blockSize);
+  task.rowEnd = b.add(task.firstRow, blockSize);
   if (!task.rowsAligned)
-    end = b.minimum(end, sizes.queryLength);
-  task.lastRow = b.subtract(end, one);
+    task.rowEnd = b.minimum(task.rowEnd, sizes.queryLength);
   task.kvHead = b.divide(task.head, b.divide(sizes.queryHeads, sizes.kvHeads));
   if (auto kvHead = dyn_cast<Value>(task.kvHead); kvHead && kvHead != task.head)
     setRole(kvHead.getDefiningOp(), role::kKvHead);
@@ -186,19 +196,16 @@ Task AttentionTiler::enterTask(ValueRange ids, Index queryBlocks) {
 }
 
 void AttentionTiler::buildTask(const Task &task) {
-  keyView = headView(b, op.getKey(), op.getKeyLayout(), task.batch, task.kvHead,
-                     task.keys.first, task.keys.count, sizes.headDim);
-  valueView =
-      headView(b, op.getValue(), op.getValueLayout(), task.batch, task.kvHead,
-               task.keys.first, task.keys.count, sizes.valueDim);
   SoftmaxUpdate softmax(b, op.getAccumulatorType(),
                         TileScore::exponentFactor(op));
   Value sink;
   if (op.getSinks())
     sink = loadElement(b, op.getSinks(), task.head);
   Value query = readQuery(task);
-  SoftmaxState initial = softmax.initial(sizes.valueDim, sink);
-  writeResults(task, softmax, sweep(task, query, softmax, initial));
+  SoftmaxState state = softmax.initial(sizes.valueDim, sink);
+  if (!isConstantIntValue(sizes.kvLength, 0))
+    state = sweep(task, query, softmax, state);
+  writeResults(task, softmax, state);
 }
 
 /// The query tile; null without a head dimension.
@@ -217,9 +224,21 @@ Value AttentionTiler::readQuery(const Task &task) {
   return tile;
 }
 
+/// Crops key and value to the keys of the task.
+void AttentionTiler::enterSweep(const Task &task) {
+  const KeyRange &keys = task.keys;
+  if (sizes.headDim != 0)
+    keyView = headView(b, op.getKey(), op.getKeyLayout(), task.batch,
+                       task.kvHead, keys.first, keys.count, sizes.headDim);
+  if (sizes.valueDim != 0)
+    valueView = headView(b, op.getValue(), op.getValueLayout(), task.batch,
+                         task.kvHead, keys.first, keys.count, sizes.valueDim);
+}
+
 SoftmaxState AttentionTiler::sweep(const Task &task, Value query,
                                    SoftmaxUpdate &softmax,
                                    SoftmaxState initial) {
+  enterSweep(task);
   TileMask mask(b, task);
   TileScore score(b, task);
   auto loop = scf::ForOp::create(

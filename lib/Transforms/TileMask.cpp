@@ -103,20 +103,21 @@ TileMask::TileMask(TileBuilder &b, const Task &task)
   // Keys are counted from the start of the range: so is the diagonal.
   Index diagonal = b.subtract(keys.diagonal, keys.first);
   if (left) {
+    // Row i starts at key i + shift: the first row's start bounds the sweep,
+    // the last row's start the edge.
     Index shift = b.subtract(diagonal, b.getIndexAttr(*left));
-    Index leftOfFirst = b.add(task.firstRow, shift);
-    begin = b.roundDown(b.maximum(leftOfFirst, zero), b.columns);
-    interiorBegin = b.add(task.lastRow, shift);
+    Index firstStart = b.add(task.firstRow, shift);
+    begin = b.roundDown(b.maximum(firstStart, zero), b.columns);
+    interiorBegin = b.add(task.rowEnd, b.subtract(shift, b.getIndexAttr(1)));
   }
   if (right) {
-    Index shift = b.add(diagonal, b.getIndexAttr(*right + 1));
-    Index rightOfLast = b.add(task.lastRow, shift);
-    end = b.minimum(rightOfLast, keys.count);
+    // Row i ends in front of key i + shift + 1.
+    Index shift = b.add(diagonal, b.getIndexAttr(*right));
+    end = b.minimum(b.add(task.rowEnd, shift), keys.count);
     if (!isNonNegative(diagonal))
       end = b.maximum(end, zero);
-    Index rightOfFirst = b.add(task.firstRow, shift);
-    interiorEnd =
-        interiorEnd ? b.minimum(rightOfFirst, *interiorEnd) : rightOfFirst;
+    Index firstEnd = b.add(task.firstRow, b.add(shift, b.getIndexAttr(1)));
+    interiorEnd = interiorEnd ? b.minimum(firstEnd, *interiorEnd) : firstEnd;
   }
   if (op.getMask())
     maskOperand.emplace(b, task, op.getMask());
@@ -124,17 +125,18 @@ TileMask::TileMask(TileBuilder &b, const Task &task)
     enterSegments();
 }
 
-/// Reads the segment ids of the rows. Padded rows repeat the first row's id:
-/// they neither widen the range nor see a key that no row sees.
+/// Reads the segment ids of the rows. Padded rows repeat the last row's id:
+/// they neither widen the range of ids nor see a key that no row sees.
 void TileMask::enterSegments() {
   Index one = b.getIndexAttr(1), zero = b.getIndexAttr(0);
   Value queries = op.getQuerySegments(), keys = op.getKvSegments();
   Value view = subview(b, queries, {task.batch, zero},
                        {one, task.sizes.queryLength}, {false, true});
   Type id = cast<MemRefType>(queries.getType()).getElementType();
-  queryIds = read(b, cast<VectorType>(b.typeOf(Extent::PerRow, id)), view,
-                  task.firstRow, loadElement(b, view, task.firstRow),
-                  task.rowsAligned);
+  Index lastRow = b.subtract(task.rowEnd, b.getIndexAttr(1));
+  queryIds =
+      read(b, cast<VectorType>(b.typeOf(Extent::PerRow, id)), view,
+           task.firstRow, loadElement(b, view, lastRow), task.rowsAligned);
   keyIdView = subview(b, keys, {task.batch, task.keys.first},
                       {one, task.keys.count}, {false, true});
   Type keyId = cast<MemRefType>(keys.getType()).getElementType();

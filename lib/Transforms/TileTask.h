@@ -39,9 +39,9 @@ struct Task {
   AttentionSizes sizes;
   mlir::Value batch, head;
   Index kvHead;
-  /// The query rows; `lastRow` is inclusive and exists.
+  /// The query rows [firstRow, rowEnd), at most Br of them.
   mlir::Value firstRow;
-  Index lastRow;
+  Index rowEnd;
   /// Br divides the query length.
   bool rowsAligned;
   KeyRange keys;
