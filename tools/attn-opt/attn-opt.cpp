@@ -2,6 +2,7 @@
 
 #include "attn/Conversion/Passes.h"
 #include "attn/IR/Attn.h"
+#include "attn/Transforms/BufferizableOpInterfaceImpl.h"
 #include "attn/Transforms/Passes.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
@@ -13,6 +14,7 @@ int main(int argc, char **argv) {
   mlir::registerAllDialects(registry);
   mlir::registerAllExtensions(registry);
   registry.insert<attn::AttnDialect>();
+  attn::registerBufferizableOpInterfaceExternalModels(registry);
   mlir::registerAllPasses();
   attn::registerSelectTiling();
   attn::registerTile();

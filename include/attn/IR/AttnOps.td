@@ -15,7 +15,7 @@ class Attn_Op<string opMnemonic, list<Trait> traits = []>
 /// A window bound; unlike I64Attr its C++ type is signed.
 def Attn_BoundAttr : TypedSignlessIntegerAttrBase<I64, "int64_t", "window bound">;
 
-def Attn_Shaped : AnyTypeOf<[AnyRankedTensor, AnyNon0RankedMemRef]>;
+def Attn_Shaped : AnyTypeOf<[AnyRankedTensor, AnyMemRef]>;
 
 def Attn_AttentionOp : Attn_Op<"attention", !listconcat([
     AttrSizedOperandSegments, IsolatedFromAbove, RecursivelySpeculatable,
