@@ -51,7 +51,6 @@
 #include "SoftmaxUpdate.h"
 #include "TileMask.h"
 #include "TileScore.h"
-#include "VectorizeRegion.h"
 #include "attn/IR/TiledForm.h"
 #include "attn/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -95,11 +94,6 @@ static LogicalResult verifyTileable(AttentionOp op) {
     if (ShapedType::isDynamic(given))
       return op.emitOpError("expects a static ")
              << name << " to tile, got ?; state it in the type of one operand";
-  for (Region *region : {&op.getScoreMod(), &op.getMaskMod()})
-    if (!region->empty())
-      if (Operation *inner = findUnvectorizable(*region))
-        return inner->emitOpError("has no vector form; compute it outside and "
-                                  "capture the result");
   return success();
 }
 

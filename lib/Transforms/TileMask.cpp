@@ -73,7 +73,7 @@ KeyRange attn::computeKeyRange(TileBuilder &b, AttentionOp op,
   // that is the last key.
   if (right && op.getAlignment() != Alignment::bottom_right) {
     Index reached =
-        b.add(b.add(sizes.queryLength, range.diagonal), b.getIndexAttr(*right));
+        b.add(b.add(range.diagonal, sizes.queryLength), b.getIndexAttr(*right));
     end = b.minimum(reached, length);
     if (!isNonNegative(range.diagonal) || !isConstantIntValue(range.first, 0))
       end = b.maximum(end, range.first);

@@ -7,14 +7,6 @@
 using namespace mlir;
 using namespace attn;
 
-Operation *attn::findUnvectorizable(Region &region) {
-  for (Operation &op : region.front().without_terminator())
-    if (!isa<memref::LoadOp>(op) && op.getNumOperands() != 0 &&
-        !OpTrait::hasElementwiseMappableTraits(&op))
-      return &op;
-  return nullptr;
-}
-
 /// The memref as one row from its first element on, and the position in it
 /// of the element at `indices`.
 static std::pair<Value, TileValue> flatten(TileBuilder &b, Value memref,
@@ -73,6 +65,8 @@ static TileValue gather(TileBuilder &b, Value memref,
 /// Clones an elementwise op onto the extent of its operands.
 static void cloneElementwise(TileBuilder &b, Operation &op,
                              DenseMap<Value, TileValue> &mapped) {
+  assert(OpTrait::hasElementwiseMappableTraits(&op) &&
+         "the verifier admits arith and math on scalars only");
   Extent extent = Extent::Uniform;
   for (Value operand : op.getOperands())
     extent = join(extent, mapped.lookup(operand).extent);

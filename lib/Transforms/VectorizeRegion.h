@@ -16,9 +16,6 @@ TileValue vectorizeRegion(TileBuilder &b, mlir::Region &region,
                           llvm::ArrayRef<TileValue> arguments,
                           mlir::ValueRange captures);
 
-/// The first op of `region` that has no vector form, or null.
-mlir::Operation *findUnvectorizable(mlir::Region &region);
-
 } // namespace attn
 
 #endif // ATTN_LIB_TRANSFORMS_VECTORIZEREGION_H

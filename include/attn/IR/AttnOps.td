@@ -76,6 +76,7 @@ def Attn_AttentionOp : Attn_Op<"attention", !listconcat([
     6. (C6) Masks combine by *and*. `causal` hides `j > i + offset`. `window(l, r)` hides `j < i + offset - l` and
        `j > i + offset + r`; -1 is unbounded. `offset` is 0 for `top_left`, `Skv - Sq` for `bottom_right`, or the given `query_offset`.
     7. (C7) bias and mask broadcast to `[B, Hq, Sq, Skv]`: each dimension is 1 or that size, leading ones may be absent.
+       A dimension that broadcasts states its 1 in the type; `?` is the full size.
     8. (C8) `kv_lengths` are counts: key `j` is visible when `j < kv_lengths[b]`.
     9. (C9) segments come in pairs: key `j` is visible to query `i` when their segment ids are equal.
     10. (C10) a row without a visible key has output 0 and lse -inf; with a sink, output 0 and lse the sink.

@@ -1,0 +1,53 @@
+// RUN: attn-opt %s --split-input-file --attn-tile --verify-diagnostics
+
+func.func @tensors(%q: tensor<1x1x8x4xf32>, %k: tensor<1x1x8x4xf32>, %v: tensor<1x1x8x4xf32>) -> tensor<1x1x8x4xf32> {
+  // expected-error@+1 {{expects the memref form to tile, got tensors; run one-shot-bufferize first}}
+  %o = attn.attention %q, %k, %v tiling(#attn.tiling<block_query = 4, block_key = 8>)
+    : tensor<1x1x8x4xf32>, tensor<1x1x8x4xf32>, tensor<1x1x8x4xf32> -> tensor<1x1x8x4xf32>
+  return %o : tensor<1x1x8x4xf32>
+}
+
+// -----
+
+func.func @no_tiling(%q: memref<1x1x8x4xf32>, %k: memref<1x1x8x4xf32>, %v: memref<1x1x8x4xf32>, %o: memref<1x1x8x4xf32>) {
+  // expected-error@+1 {{expects #attn.tiling to tile; run attn-select-tiling first}}
+  attn.attention %q, %k, %v
+    outs(%o : memref<1x1x8x4xf32>) : memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8x4xf32>
+  return
+}
+
+// -----
+
+func.func @no_block(%q: memref<1x1x8x4xf32>, %k: memref<1x1x8x4xf32>, %v: memref<1x1x8x4xf32>, %o: memref<1x1x8x4xf32>) {
+  // expected-error@+1 {{expects block_query and block_key of 1 or more, got 4 and 0}}
+  attn.attention %q, %k, %v tiling(#attn.tiling<block_query = 4>)
+    outs(%o : memref<1x1x8x4xf32>) : memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8x4xf32>
+  return
+}
+
+// -----
+
+func.func @stale_softmax(%q: memref<1x1x8x4xf32>, %k: memref<1x1x8x4xf32>, %v: memref<1x1x8x4xf32>, %o: memref<1x1x8x4xf32>) {
+  // expected-error@+1 {{expects an exact softmax, got "stale"; state softmax = "exact" in the tiling}}
+  attn.attention %q, %k, %v tiling(#attn.tiling<block_query = 4, block_key = 8, softmax = "stale">)
+    outs(%o : memref<1x1x8x4xf32>) : memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8x4xf32>
+  return
+}
+
+// -----
+
+func.func @dynamic_head_dimension(%q: memref<1x1x8x?xf32>, %k: memref<1x1x8x?xf32>, %v: memref<1x1x8x4xf32>, %o: memref<1x1x8x4xf32>) {
+  // expected-error@+1 {{expects a static head dimension to tile, got ?; state it in the type of one operand}}
+  attn.attention %q, %k, %v scale(0.5) tiling(#attn.tiling<block_query = 4, block_key = 8>)
+    outs(%o : memref<1x1x8x4xf32>) : memref<1x1x8x?xf32>, memref<1x1x8x?xf32>, memref<1x1x8x4xf32>
+  return
+}
+
+// -----
+
+func.func @dynamic_value_dimension(%q: memref<1x1x8x4xf32>, %k: memref<1x1x8x4xf32>, %v: memref<1x1x8x?xf32>, %o: memref<1x1x8x?xf32>) {
+  // expected-error@+1 {{expects a static value dimension to tile, got ?; state it in the type of one operand}}
+  attn.attention %q, %k, %v tiling(#attn.tiling<block_query = 4, block_key = 8>)
+    outs(%o : memref<1x1x8x?xf32>) : memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8x?xf32>
+  return
+}
