@@ -8,12 +8,11 @@
 # alone, so a second call takes a fraction of a second and needs no network.
 set -euo pipefail
 
-# CMake's find_package(MLIR) asks for zlib, zstd, libedit and curl by their
-# development packages, though only the shared libMLIR and libLLVM are linked.
+# find_package(MLIR) looks for zlib, zstd, libedit and curl too, but does without:
+# only the shared libMLIR and libLLVM are linked.
 packages=(
   cmake ninja-build git g++ clang-22 lld-22
   libmlir-22-dev mlir-22-tools llvm-22-dev llvm-22-tools libomp-22-dev
-  zlib1g-dev libzstd-dev libedit-dev libcurl4-openssl-dev
   libgtest-dev clang-format-22 codespell python3 python3-numpy
 )
 bench_packages=(python3-venv)

@@ -450,6 +450,8 @@ static LogicalResult verifyRegion(AttentionOp op, Region &region,
     return op.emitOpError("expects ")
            << name << " to end in attn.yield of one " << yielded;
 
+  // What is read is a capture: the region is isolated, and no op that it may
+  // hold makes a tensor or a memref.
   for (Operation &inner : region.front().without_terminator()) {
     bool isRead = isa<tensor::ExtractOp, memref::LoadOp>(inner);
     bool isScalarMath = isa_and_nonnull<arith::ArithDialect, math::MathDialect>(
@@ -461,14 +463,18 @@ static LogicalResult verifyRegion(AttentionOp op, Region &region,
       return inner.emitOpError("is not allowed in ")
              << name << "; expected scalar arith and math ops and reads of "
              << "captures";
-    if (isRead && !isa<BlockArgument>(inner.getOperand(0)))
-      return inner.emitOpError("in ")
-             << name << " expects to read a captured argument";
   }
   return success();
 }
 
 LogicalResult AttentionOp::verifyRegions() {
+  for (Value capture : getCaptures()) {
+    Type element = cast<ShapedType>(capture.getType()).getElementType();
+    if (!element.isIntOrIndexOrFloat())
+      return emitOpError(
+                 "expects captures of integers, indices or floats, got ")
+             << element;
+  }
   return success(
       succeeded(verifyRegion(*this, getScoreMod(), "score_mod", true)) &&
       succeeded(verifyRegion(*this, getMaskMod(), "mask_mod", false)));

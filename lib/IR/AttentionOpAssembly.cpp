@@ -17,6 +17,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "attn/IR/Attn.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
@@ -45,7 +46,8 @@ private:
   ParseResult parseLayout();
   ParseResult parseFloat(StringRef name);
   ParseResult parseWindow();
-  ParseResult parseAttribute(StringRef name);
+  template <typename AttributeType> ParseResult parseAttribute(StringRef name);
+  ParseResult parseDiscardableAttributes();
   ParseResult parseRegion(StringRef name, bool isScore, Region &region);
 
   OpAsmParser &parser;
@@ -75,36 +77,37 @@ ParseResult AttentionParser::parseOperands(StringRef name) {
 }
 
 ParseResult AttentionParser::parseLayout() {
-  auto parseOne = [&](ArrayRef<StringRef> operands) -> ParseResult {
+  static const StringRef all[] = {"query", "key", "value", "output"};
+  // `operand = layout`, or one layout for all four.
+  auto parseOne = [&]() -> ParseResult {
+    ArrayRef<StringRef> operands = all;
+    StringRef operand;
     SMLoc loc = parser.getCurrentLocation();
+    if (succeeded(parser.parseOptionalKeyword(&operand, all))) {
+      operands = operand;
+      if (parser.parseEqual())
+        return failure();
+    }
+    SMLoc wordLoc = parser.getCurrentLocation();
     StringRef word;
     if (parser.parseKeyword(&word))
       return failure();
     std::optional<Layout> layout = symbolizeLayout(word);
     if (!layout)
-      return parser.emitError(loc)
+      return parser.emitError(wordLoc)
              << "expected layout bhsd or bshd, got " << word;
-    for (StringRef operand : operands)
-      result.addAttribute((operand + "_layout").str(),
+    for (StringRef name : operands) {
+      std::string attribute = (name + "_layout").str();
+      if (result.attributes.get(attribute))
+        return parser.emitError(loc)
+               << "layout of " << name << " is given twice";
+      result.addAttribute(attribute,
                           LayoutAttr::get(parser.getContext(), *layout));
+    }
     return success();
   };
-  StringRef all[] = {"query", "key", "value", "output"};
-  if (parser.parseLParen())
-    return failure();
-  bool named = false;
-  for (StringRef operand : all) {
-    if (failed(parser.parseOptionalKeyword(operand)))
-      continue;
-    named = true;
-    if (parser.parseEqual() || parseOne(operand))
-      return failure();
-    if (failed(parser.parseOptionalComma()))
-      break;
-  }
-  if (!named && parseOne(all))
-    return failure();
-  return parser.parseRParen();
+  return parser.parseCommaSeparatedList(OpAsmParser::Delimiter::Paren,
+                                        parseOne);
 }
 
 ParseResult AttentionParser::parseFloat(StringRef name) {
@@ -129,8 +132,9 @@ ParseResult AttentionParser::parseWindow() {
   return success();
 }
 
+template <typename AttributeType>
 ParseResult AttentionParser::parseAttribute(StringRef name) {
-  Attribute attribute;
+  AttributeType attribute;
   if (parser.parseLParen() || parser.parseAttribute(attribute) ||
       parser.parseRParen())
     return failure();
@@ -183,8 +187,10 @@ ParseResult AttentionParser::parseClause(StringRef keyword) {
     return parseFloat(keyword);
   if (keyword == "window")
     return parseWindow();
-  if (keyword == "target" || keyword == "tiling")
-    return parseAttribute(keyword);
+  if (keyword == "target")
+    return parseAttribute<TargetAttr>(keyword);
+  if (keyword == "tiling")
+    return parseAttribute<TilingAttr>(keyword);
   if (keyword == "score_mod")
     return parseRegion(keyword, /*isScore=*/true, *scoreMod);
   if (keyword == "mask_mod")
@@ -195,6 +201,24 @@ ParseResult AttentionParser::parseClause(StringRef keyword) {
     result.addAttribute(
         "alignment",
         AlignmentAttr::get(parser.getContext(), Alignment::bottom_right));
+  return success();
+}
+
+/// Attributes of other dialects. Those of the op have their clauses: in the
+/// dictionary, one of the wrong kind would be dropped without a word.
+ParseResult AttentionParser::parseDiscardableAttributes() {
+  SMLoc loc = parser.getCurrentLocation();
+  NamedAttrList attributes;
+  if (parser.parseOptionalAttrDict(attributes))
+    return failure();
+  for (NamedAttribute attribute : attributes)
+    if (llvm::is_contained(AttentionOp::getAttributeNames(),
+                           attribute.getName().strref()))
+      return parser.emitError(loc)
+             << "'" << attribute.getName().strref()
+             << "' is written as a clause before the colon, not in the "
+                "attribute dictionary";
+  result.attributes.append(attributes);
   return success();
 }
 
@@ -214,10 +238,16 @@ ParseResult AttentionParser::parse() {
     loc = parser.getCurrentLocation();
   }
 
+  if (succeeded(parser.parseOptionalKeyword(&keyword)))
+    return parser.emitError(loc)
+           << "unknown clause '" << keyword
+           << "', expected one of: " << llvm::join(ArrayRef(kClauses), ", ");
+
   SmallVector<Type> types;
+  if (parseDiscardableAttributes())
+    return failure();
   loc = parser.getCurrentLocation();
-  if (parser.parseOptionalAttrDict(result.attributes) ||
-      parser.parseColonTypeList(types))
+  if (parser.parseColonTypeList(types))
     return failure();
   if (types.size() != 3)
     return parser.emitError(loc)

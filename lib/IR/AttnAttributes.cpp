@@ -31,15 +31,69 @@ bool Tiling::operator==(const Tiling &o) const {
   return equalByFields(*this, o);
 }
 
+namespace {
+using EmitError = llvm::function_ref<mlir::InFlightDiagnostic()>;
+
+/// Refuses a number below `least`; fields of other types pass.
+struct CheckNumbers {
+  EmitError emitError;
+  int64_t least;
+  bool failed = false;
+
+  void operator()(llvm::StringRef name, int64_t value) {
+    if (value >= least || failed)
+      return;
+    failed = true;
+    emitError() << "expects " << name << " of " << least << " or more, got "
+                << value;
+  }
+  void operator()(llvm::StringRef name, const std::vector<MatrixUnit> &units) {
+    for (const MatrixUnit &unit : units)
+      for (int64_t number : {unit.m, unit.n, unit.k, unit.macsPerCycle})
+        (*this)(name, number);
+  }
+  template <typename T> void operator()(llvm::StringRef, const T &) {}
+};
+} // namespace
+
+mlir::LogicalResult TargetAttr::verify(EmitError emitError,
+                                       TargetDescription value) {
+  CheckNumbers check{emitError, /*least=*/0};
+  TargetDescription::visitFields(
+      value, [&](llvm::StringRef name, auto &field) { check(name, field); });
+  return mlir::failure(check.failed);
+}
+
+/// What the passes divide and step by must not be zero.
+mlir::LogicalResult TilingAttr::verify(EmitError emitError, Tiling value) {
+  CheckNumbers positive{emitError, /*least=*/1};
+  positive("block_query", value.blockQuery);
+  positive("block_key", value.blockKey);
+  positive("stages", value.stages);
+  positive("groups", value.groups);
+  CheckNumbers nonNegative{emitError, /*least=*/0, positive.failed};
+  nonNegative("register_rows", value.registerRows);
+  nonNegative("register_columns", value.registerColumns);
+  if (nonNegative.failed)
+    return mlir::failure();
+  if (value.softmax != "exact" && value.softmax != "conditional" &&
+      value.softmax != "stale")
+    return emitError()
+           << "expects softmax to be exact, conditional or stale, got "
+           << value.softmax;
+  return mlir::success();
+}
+
 void TargetAttr::print(mlir::AsmPrinter &printer) const {
   detail::printStruct(getValue(), printer.getStream());
 }
 
 mlir::Attribute TargetAttr::parse(mlir::AsmParser &parser, mlir::Type) {
+  llvm::SMLoc loc = parser.getCurrentLocation();
   TargetDescription value;
   if (detail::parseStruct(parser, value))
     return {};
-  return get(parser.getContext(), value);
+  return parser.getChecked<TargetAttr>(loc, parser.getContext(), value);
 }
 
 void TilingAttr::print(mlir::AsmPrinter &printer) const {
@@ -47,8 +101,9 @@ void TilingAttr::print(mlir::AsmPrinter &printer) const {
 }
 
 mlir::Attribute TilingAttr::parse(mlir::AsmParser &parser, mlir::Type) {
+  llvm::SMLoc loc = parser.getCurrentLocation();
   Tiling value;
   if (detail::parseStruct(parser, value))
     return {};
-  return get(parser.getContext(), value);
+  return parser.getChecked<TilingAttr>(loc, parser.getContext(), value);
 }

@@ -1,8 +1,8 @@
 //===- Canonicalization.cpp - attn.attention in its shortest form ---------===//
 //
 // Each pattern removes something that does not change the meaning: a region
-// that is the identity, a window bound that hides nothing, a transpose that
-// only changes the layout.
+// that is the identity, a bound of the band that hides nothing, a transpose
+// that only changes the layout.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,10 +22,8 @@ struct DropIdentityRegion : OpRewritePattern<AttentionOp> {
   LogicalResult matchAndRewrite(AttentionOp op,
                                 PatternRewriter &rewriter) const override {
     auto drop = [&](Region &region) {
-      rewriter.modifyOpInPlace(op, [&] {
-        region.front().dropAllReferences();
-        region.getBlocks().clear();
-      });
+      rewriter.modifyOpInPlace(op,
+                               [&] { rewriter.eraseBlock(&region.front()); });
       return success();
     };
     if (op.hasScoreMod()) {
@@ -66,14 +64,17 @@ struct DropUnusedCaptures : OpRewritePattern<AttentionOp> {
   }
 };
 
-/// A window bound that reaches past every key from every query hides nothing;
-/// on the right of a causal diagonal it repeats it.
-struct DropUnboundWindow : OpRewritePattern<AttentionOp> {
+/// A bound of the band that reaches past every key from every query hides
+/// nothing: a wide window, the causal diagonal of a single last query. On the
+/// right of a causal diagonal a window repeats it. Without bounds there is no
+/// diagonal to align.
+struct DropUnboundBand : OpRewritePattern<AttentionOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(AttentionOp op,
                                 PatternRewriter &rewriter) const override {
     int64_t left = op.getWindowLeft(), right = op.getWindowRight();
-    if (op.getCausal())
+    bool causal = op.getCausal();
+    if (causal)
       right = -1;
     AttentionShape shape = op.getShape();
     bool known = !ShapedType::isDynamic(shape.queryLength) &&
@@ -88,12 +89,26 @@ struct DropUnboundWindow : OpRewritePattern<AttentionOp> {
         left = -1;
       if (right >= shape.kvLength - 1 - offset)
         right = -1;
+      if (0 >= shape.kvLength - 1 - offset)
+        causal = false;
     }
-    if (left == op.getWindowLeft() && right == op.getWindowRight())
-      return rewriter.notifyMatchFailure(op, "each window bound hides a key");
+    Alignment alignment = op.getAlignment();
+    bool hasOffset = bool(op.getQueryOffset());
+    if (left == -1 && right == -1 && !causal) {
+      alignment = Alignment::top_left;
+      hasOffset = false;
+    }
+    if (left == op.getWindowLeft() && right == op.getWindowRight() &&
+        causal == op.getCausal() && alignment == op.getAlignment() &&
+        hasOffset == bool(op.getQueryOffset()))
+      return rewriter.notifyMatchFailure(op, "each bound hides a key");
     rewriter.modifyOpInPlace(op, [&] {
       op.setWindowLeft(left);
       op.setWindowRight(right);
+      op.setCausal(causal);
+      op.setAlignment(alignment);
+      if (!hasOffset)
+        op.getQueryOffsetMutable().clear();
     });
     return success();
   }
@@ -152,6 +167,8 @@ struct FoldOutputTranspose : OpRewritePattern<linalg::TransposeOp> {
         transpose.getPermutation() != ArrayRef<int64_t>{0, 2, 1, 3})
       return rewriter.notifyMatchFailure(
           transpose, "does not swap heads and sequence of an attention output");
+    // Where the op stands, not the transpose: the lse may be read in between.
+    rewriter.setInsertionPoint(op);
     auto clone = cast<AttentionOp>(rewriter.clone(*op));
     clone.getResult(0).setType(
         cast<RankedTensorType>(transpose->getResult(0).getType()));
@@ -168,6 +185,6 @@ struct FoldOutputTranspose : OpRewritePattern<linalg::TransposeOp> {
 
 void AttentionOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
                                               MLIRContext *context) {
-  patterns.add<DropIdentityRegion, DropUnusedCaptures, DropUnboundWindow,
+  patterns.add<DropIdentityRegion, DropUnusedCaptures, DropUnboundBand,
                FoldOperandTranspose, FoldOutputTranspose>(context);
 }

@@ -31,6 +31,7 @@ class Attn_StructAttr<string attrName, string attrMnemonic, string cppStruct>
   let parameters = (ins
     AttrParameter<cppStruct, "the plain struct">:$value);
   let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
 }
 
 def Attn_TargetAttr : Attn_StructAttr<"Target", "target", "::attn::TargetDescription"> {
