@@ -1,8 +1,8 @@
 // Refusals of #attn.target and #attn.tiling.
 // RUN: attn-opt %s -split-input-file -verify-diagnostics
 
-// expected-error@+1 {{unknown field 'nam', expected one of: name, family, arch}}
-func.func private @f() attributes {t = #attn.target<nam = "cpu">}
+// expected-error@+1 {{unknown field 'nickname', expected one of: name, family, arch}}
+func.func private @f() attributes {t = #attn.target<nickname = "cpu">}
 
 // -----
 

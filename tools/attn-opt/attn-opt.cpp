@@ -4,6 +4,7 @@
 #include "attn/IR/Attn.h"
 #include "attn/Transforms/BufferizableOpInterfaceImpl.h"
 #include "attn/Transforms/Passes.h"
+#include "attn/Pipelines/Registration.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
 #include "mlir/InitAllPasses.h"
@@ -19,6 +20,9 @@ int main(int argc, char **argv) {
   attn::registerSelectTiling();
   attn::registerTile();
   attn::registerTiledToCPU();
+  attn::registerAttnDialects(registry);
+  mlir::registerAllPasses();
+  attn::registerAttnPasses();
   return mlir::asMainReturnCode(
       mlir::MlirOptMain(argc, argv, "attention compiler\n", registry));
 }

@@ -1,0 +1,15 @@
+//===- Registration.cpp - All of attn, registered in one place ------------===//
+
+#include "attn/Pipelines/Registration.h"
+#include "attn/Conversion/Passes.h"
+#include "attn/IR/Attn.h"
+#include "attn/Transforms/Passes.h"
+
+void attn::registerAttnDialects(mlir::DialectRegistry &registry) {
+  registry.insert<AttnDialect>();
+}
+
+void attn::registerAttnPasses() {
+  registerTile();
+  registerTiledToCPU();
+}
