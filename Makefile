@@ -97,8 +97,8 @@ format: deps
 
 fuzz: build
 	$(call step,Fuzz for $(FUZZ_SECONDS) s)
-	@python3 test/fuzz/fuzz.py --attn-opt $(BUILD)/bin/attn-opt \
-	  --seconds $(FUZZ_SECONDS) --seed random
+	@$(BUILD)/test/fuzz/attn-fuzz --seed=$(START) --seconds=$(FUZZ_SECONDS) \
+	  test/IR/*.mlir
 	$(call done,Fuzz finished)
 
 install: build

@@ -417,6 +417,12 @@ LogicalResult AttentionVerifier::verifyStrides() {
 }
 
 LogicalResult AttentionOp::verify() {
+  // The generic form states any sizes, and only those of optional operands have
+  // been checked: three queries and no key would pass till here.
+  ArrayRef<int32_t> sizes = getProperties().operandSegmentSizes;
+  if (sizes[0] != 1 || sizes[1] != 1 || sizes[2] != 1)
+    return emitOpError("expects one query, one key and one value, got ")
+           << sizes[0] << ", " << sizes[1] << " and " << sizes[2];
   AttentionVerifier verifier{*this, {}};
   return success(succeeded(verifier.verifyForm()) &&
                  succeeded(verifier.verifyElementTypes()) &&

@@ -583,6 +583,14 @@ func.func @generic_segment_count(%q: tensor<1x2x3x4xf32>) {
 
 // -----
 
+func.func @generic_three_queries(%q: tensor<1x2x3x4xf32>) {
+  // expected-error@+1 {{expects one query, one key and one value, got 3, 0 and 0}}
+  %o = "attn.attention"(%q, %q, %q) <{operandSegmentSizes = array<i32: 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>}> ({}, {}) : (tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>) -> tensor<1x2x3x4xf32>
+  return
+}
+
+// -----
+
 func.func @generic_two_biases(%q: tensor<1x2x3x4xf32>) {
   // expected-error@+1 {{operand group starting at #3 requires 0 or 1 element, but found 2}}
   %o = "attn.attention"(%q, %q, %q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0>}> ({}, {}) : (tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>, tensor<1x2x3x4xf32>) -> tensor<1x2x3x4xf32>
