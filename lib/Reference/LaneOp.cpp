@@ -357,31 +357,38 @@ const llvm::StringMap<Function> &laneFunctions() {
 #undef WRAPPING
 } // namespace
 
-LaneOp attn::reference::lookUpLaneOp(Operation *op, Rounding rounding) {
+LaneOp attn::reference::lookUpLaneOp(StringRef name, Type operand, Type result,
+                                     Rounding rounding) {
   LaneOp lane;
-  if (op->getNumResults() != 1 || op->getNumOperands() > 3)
+  lane.function = laneFunctions().lookup(name);
+  if (!lane.function)
     return lane;
-  auto found = laneFunctions().find(op->getName().getStringRef());
-  if (found == laneFunctions().end())
-    return lane;
-  lane.function = found->second;
-  lane.numOperands = op->getNumOperands();
-
-  Type result = getElementTypeOrSelf(op->getResult(0).getType());
-  Type operand = getElementTypeOrSelf(op->getOperand(0).getType());
+  operand = getElementTypeOrSelf(operand);
+  result = getElementTypeOrSelf(result);
   lane.width = widthOf(result);
   lane.operandWidth = widthOf(operand);
   lane.isFloatOperand = isa<FloatType>(operand);
-  lane.operandPrecision = precisionOf(operand);
-  // The lane of a select is copied whole, whatever it holds.
-  bool isSelect = isa<arith::SelectOp>(op);
   lane.isFloatResult = isa<FloatType>(result);
-  if (isSelect && lane.isFloatResult) {
+  lane.operandPrecision = precisionOf(operand);
+  if (rounding == Rounding::typed || name == "arith.truncf" ||
+      name == "arith.bitcast")
+    lane.precision = precisionOf(result);
+  // The lane of a select is copied whole, whatever it holds.
+  if (name == "arith.select" && lane.isFloatResult) {
     lane.isFloatResult = false;
     lane.width = 64;
   }
-  if (rounding == Rounding::typed || isa<arith::TruncFOp, arith::BitcastOp>(op))
-    lane.precision = precisionOf(result);
+  return lane;
+}
+
+LaneOp attn::reference::lookUpLaneOp(Operation *op, Rounding rounding) {
+  if (op->getNumResults() != 1 || op->getNumOperands() == 0 ||
+      op->getNumOperands() > 3)
+    return {};
+  LaneOp lane =
+      lookUpLaneOp(op->getName().getStringRef(), op->getOperand(0).getType(),
+                   op->getResult(0).getType(), rounding);
+  lane.numOperands = op->getNumOperands();
   if (auto predicate = op->getAttrOfType<IntegerAttr>("predicate"))
     lane.predicate = predicate.getInt();
   return lane;

@@ -50,6 +50,10 @@ struct LaneOp {
 /// The entry for `op`; its `function` is null for an op that is not in the
 /// table, which is every op but the elementwise ones of arith and math.
 LaneOp lookUpLaneOp(mlir::Operation *op, Rounding rounding);
+/// The entry of this name for scalars or vectors of these types; the type is
+/// that of the first operand.
+LaneOp lookUpLaneOp(llvm::StringRef name, mlir::Type operand, mlir::Type result,
+                    Rounding rounding);
 
 } // namespace attn::reference
 
