@@ -1,9 +1,5 @@
 //===- attn-opt.cpp - The optimizer driver --------------------------------===//
 
-#include "attn/Conversion/Passes.h"
-#include "attn/IR/Attn.h"
-#include "attn/Transforms/BufferizableOpInterfaceImpl.h"
-#include "attn/Transforms/Passes.h"
 #include "attn/Pipelines/Registration.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
@@ -14,12 +10,6 @@ int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
   mlir::registerAllDialects(registry);
   mlir::registerAllExtensions(registry);
-  registry.insert<attn::AttnDialect>();
-  attn::registerBufferizableOpInterfaceExternalModels(registry);
-  mlir::registerAllPasses();
-  attn::registerSelectTiling();
-  attn::registerTile();
-  attn::registerTiledToCPU();
   attn::registerAttnDialects(registry);
   mlir::registerAllPasses();
   attn::registerAttnPasses();
