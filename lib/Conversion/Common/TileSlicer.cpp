@@ -142,8 +142,8 @@ FailureOr<Value> TileSlicer::sliceRead(Operation *op, const Piece &piece,
       continue;
     Value &index = indices[dim.getPosition()];
     bool isRow = (rank == 2 && d == 0) || (rank == 1 && shape == Shape::Row);
-    index = arith::AddIOp::create(b, loc, index,
-                                  isRow ? piece.row : piece.column);
+    index =
+        arith::AddIOp::create(b, loc, index, isRow ? piece.row : piece.column);
     if (isRow) {
       Value size = memref::DimOp::create(b, loc, base, dim.getPosition());
       Value one = arith::ConstantIndexOp::create(b, loc, 1);
@@ -188,7 +188,8 @@ FailureOr<Value> TileSlicer::sliceGather(Operation *op, const Piece &piece,
   FailureOr<Value> passThru = slice(gather.getPassThru(), piece, shape);
   if (failed(mask) || failed(passThru))
     return failure();
-  auto type = VectorType::get(piece.width, gather.getVectorType().getElementType());
+  auto type =
+      VectorType::get(piece.width, gather.getVectorType().getElementType());
   return Value(vector::GatherOp::create(b, loc, type, base, offsets, *index,
                                         *mask, *passThru));
 }

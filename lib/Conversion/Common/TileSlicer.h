@@ -55,7 +55,9 @@ public:
   mlir::FailureOr<mlir::Value> lanes(mlir::Value value, const Piece &piece);
 
   /// A scalar of the tiled form: its clone, or itself when defined outside.
-  mlir::Value scalar(mlir::Value value) { return scalars.lookupOrDefault(value); }
+  mlir::Value scalar(mlir::Value value) {
+    return scalars.lookupOrDefault(value);
+  }
 
 private:
   enum class Shape { Tile, Row, Lanes };
@@ -63,9 +65,8 @@ private:
                                      Shape shape);
   mlir::FailureOr<mlir::Value> sliceOp(mlir::Operation *op, mlir::Value value,
                                        const Piece &piece, Shape shape);
-  mlir::FailureOr<mlir::Value> sliceElementwise(mlir::Operation *op,
-                                                const Piece &piece,
-                                                Shape shape);
+  mlir::FailureOr<mlir::Value>
+  sliceElementwise(mlir::Operation *op, const Piece &piece, Shape shape);
   mlir::FailureOr<mlir::Value> sliceRead(mlir::Operation *op,
                                          const Piece &piece, Shape shape);
   mlir::FailureOr<mlir::Value> sliceGather(mlir::Operation *op,

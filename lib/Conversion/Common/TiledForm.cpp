@@ -30,8 +30,7 @@ struct RoleTable {
     });
   }
 
-  template <typename OpTy>
-  OpTy get(StringRef role, bool required = true) {
+  template <typename OpTy> OpTy get(StringRef role, bool required = true) {
     Operation *op = byRole.lookup(role);
     auto typed = dyn_cast_or_null<OpTy>(op);
     if (!op && required) {
@@ -52,8 +51,9 @@ FailureOr<TiledForm> attn::readTiledForm(scf::ForallOp tasks) {
   auto tiling = tasks->getAttrOfType<TilingAttr>(kTilingAttrName);
   auto target = tasks->getAttrOfType<TargetAttr>(kTargetAttrName);
   if (!tiling || !target)
-    return tasks.emitOpError("expects attn.tiling and attn.target on the task "
-                             "loop; run attn-select-tiling and attn-tile first");
+    return tasks.emitOpError(
+        "expects attn.tiling and attn.target on the task "
+        "loop; run attn-select-tiling and attn-tile first");
   TiledForm form;
   form.tasks = tasks;
   form.tiling = tiling.getValue();
@@ -73,7 +73,8 @@ FailureOr<TiledForm> attn::readTiledForm(scf::ForallOp tasks) {
   form.key = roles.get<vector::TransferReadOp>(role::kKey, false);
   form.scores = roles.get<vector::ContractionOp>(role::kScores, false);
   form.value = roles.get<vector::TransferReadOp>(role::kValue, false);
-  form.accumulator = roles.get<vector::ContractionOp>(role::kAccumulator, false);
+  form.accumulator =
+      roles.get<vector::ContractionOp>(role::kAccumulator, false);
   form.output = roles.get<vector::TransferWriteOp>(role::kOutput, false);
   form.lse = roles.get<vector::TransferWriteOp>(role::kLse, false);
   form.kvHead = roles.byRole.lookup(role::kKvHead);

@@ -30,9 +30,9 @@ void Emitter::loop(Value lower, Value upper, int64_t step,
                      });
 }
 
-SmallVector<Value> Emitter::loop(
-    Value lower, Value upper, int64_t step, ValueRange inits,
-    llvm::function_ref<SmallVector<Value>(Value, ValueRange)> body) {
+SmallVector<Value>
+Emitter::loop(Value lower, Value upper, int64_t step, ValueRange inits,
+              llvm::function_ref<SmallVector<Value>(Value, ValueRange)> body) {
   auto loop = scf::ForOp::create(
       b, loc, lower, upper, index(step), inits,
       [&](OpBuilder &, Location, Value iv, ValueRange carried) {
@@ -58,15 +58,25 @@ CpuKernel::CpuKernel(TiledForm &form) : form(form) {
   width = std::max<int64_t>(form.target.simdBits / type.getWidth(), 1);
   vector = VectorType::get(width, type);
   const Tiling &tiling = form.tiling;
-  registerRows = std::clamp<int64_t>(tiling.registerRows, 1,
-                                     std::max<int64_t>(form.blockQuery, 1));
-  // Columns in whole vectors; fewer when the key block is short.
-  registerColumns = std::min(roundUp(std::max<int64_t>(tiling.registerColumns, 1), width),
-                             roundUp(form.blockKey, width));
+  if (tiling.product == "amx") {
+    // Two tiles of 16 rows by two tiles of 16 keys; one of rows when that is
+    // all there is.
+    registerRows = form.blockQuery <= 16 ? 16 : 32;
+    registerColumns = 32;
+  } else {
+    registerRows = std::clamp<int64_t>(tiling.registerRows, 1,
+                                       std::max<int64_t>(form.blockQuery, 1));
+    // Columns in whole vectors; fewer when the key block is short.
+    int64_t columns = std::max<int64_t>(tiling.registerColumns, 1);
+    registerColumns =
+        std::min(roundUp(columns, width), roundUp(form.blockKey, width));
+  }
   rows = roundUp(form.blockQuery, registerRows);
   keys = roundUp(form.blockKey, registerColumns);
   valueColumns = roundUp(form.valueDim, width);
   rowGroup = registerRows;
+  if (tiling.product == "amx")
+    return;
   for (int64_t vectors = 1; vectors <= registerColumns / width; ++vectors)
     rowGroup = std::lcm(rowGroup, outputRows(vectors));
 }
@@ -88,9 +98,9 @@ Scratch Scratch::allocate(Emitter &e, const CpuKernel &kernel) {
   // Row vectors are read by whole registers.
   int64_t paddedRows = roundUp(kernel.rows, kernel.width);
   Scratch scratch;
-  scratch.query = tile({kernel.rows, std::max<int64_t>(kernel.form.headDim, 1)});
   scratch.scores = tile({kernel.rows, kernel.keys});
-  scratch.output = tile({kernel.rows, std::max<int64_t>(kernel.valueColumns, 1)});
+  scratch.output =
+      tile({kernel.rows, std::max<int64_t>(kernel.valueColumns, 1)});
   scratch.laneMax = tile({kernel.rows, kernel.width});
   scratch.laneSum = tile({kernel.rows, kernel.width});
   scratch.rowMax = tile({paddedRows});
@@ -98,4 +108,35 @@ Scratch Scratch::allocate(Emitter &e, const CpuKernel &kernel) {
   scratch.correction = tile({paddedRows});
   scratch.rowSum = tile({paddedRows});
   return scratch;
+}
+
+Value cpu::loadRowPiece(Emitter &e, VectorType type, Value view, Value row,
+                        int64_t column, int64_t size) {
+  int64_t width = type.getDimSize(0);
+  Value length = memref::DimOp::create(e.b, e.loc, view, int64_t(0));
+  Value inside =
+      arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::slt, row, length);
+  // A row past the end is read from the last one and dropped.
+  Value safeRow = e.max(e.min(row, e.add(length, -1)), e.index(0));
+  Value zero = e.constant(type, 0.0);
+  Value loaded;
+  if (column + width <= size) {
+    loaded = e.load(type, view, {safeRow, e.index(column)});
+  } else {
+    Value mask = vector::ConstantMaskOp::create(
+        e.b, e.loc, VectorType::get(width, e.b.getI1Type()), size - column);
+    loaded = vector::MaskedLoadOp::create(e.b, e.loc, type, view,
+                                          ValueRange{safeRow, e.index(column)},
+                                          mask, zero);
+  }
+  return arith::SelectOp::create(e.b, e.loc, inside, loaded, zero);
+}
+
+Value cpu::sequenceLength(Emitter &e, vector::TransferReadOp read) {
+  auto view = read.getBase().getDefiningOp<memref::SubViewOp>();
+  llvm::SmallBitVector dropped = view.getDroppedDims();
+  int64_t sequence = 0;
+  while (dropped.test(sequence))
+    ++sequence;
+  return memref::DimOp::create(e.b, e.loc, view.getSource(), sequence);
 }

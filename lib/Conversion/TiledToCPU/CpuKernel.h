@@ -56,7 +56,9 @@ struct Emitter {
   mlir::Value div(mlir::Value x, int64_t y) {
     return mlir::arith::DivUIOp::create(b, loc, x, index(y));
   }
-  mlir::Value ceilDiv(mlir::Value x, int64_t y) { return div(add(x, y - 1), y); }
+  mlir::Value ceilDiv(mlir::Value x, int64_t y) {
+    return div(add(x, y - 1), y);
+  }
 
   mlir::Value constant(mlir::Type type, double value);
   mlir::Value splat(mlir::VectorType type, mlir::Value scalar) {
@@ -79,8 +81,8 @@ struct Emitter {
   llvm::SmallVector<mlir::Value>
   loop(mlir::Value lower, mlir::Value upper, int64_t step,
        mlir::ValueRange inits,
-       llvm::function_ref<llvm::SmallVector<mlir::Value>(
-           mlir::Value, mlir::ValueRange)>
+       llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::Value,
+                                                         mlir::ValueRange)>
            body);
 };
 
@@ -110,15 +112,14 @@ struct CpuKernel {
 
 /// The scratch of one thread, in its stack frame.
 struct Scratch {
-  mlir::Value query;    // rows x headDim
-  mlir::Value scores;   // rows x keys: scores, then probabilities in place
-  mlir::Value output;   // rows x valueColumns: the accumulator
-  mlir::Value laneMax;  // rows x width: running maximum of a block, per lane
-  mlir::Value laneSum;  // rows x width: row sum, per lane
-  mlir::Value rowMax;   // rows: the running maximum m
-  mlir::Value nextMax;  // rows: the maximum m' with the current block
+  mlir::Value scores;     // rows x keys: scores; by fma also probabilities
+  mlir::Value output;     // rows x valueColumns: the accumulator
+  mlir::Value laneMax;    // rows x width: running maximum of a block, per lane
+  mlir::Value laneSum;    // rows x width: row sum, per lane
+  mlir::Value rowMax;     // rows: the running maximum m
+  mlir::Value nextMax;    // rows: the maximum m' with the current block
   mlir::Value correction; // rows: alpha = exp2((m - m') c)
-  mlir::Value rowSum;   // rows: l, in the epilogue
+  mlir::Value rowSum;     // rows: l, in the epilogue
 
   static Scratch allocate(Emitter &e, const CpuKernel &kernel);
 };
@@ -145,38 +146,59 @@ struct Task {
 class TileProduct {
 public:
   virtual ~TileProduct() = default;
-  /// Emits the workspace in front of the parallel region.
+
+  /// Workspace for `heads` (batch x Hkv) packed operands, in front of the
+  /// parallel region, and its release behind it.
   virtual void allocate(Emitter &e, mlir::Value heads) = 0;
+  virtual void deallocate(Emitter &e) = 0;
+  /// Key blocks that `pack` fills per head; empty when nothing is packed.
+  virtual mlir::Value keyBlocks() const = 0;
+  /// What a thread needs before its first and after its last task.
+  virtual void beginThread(Emitter &e) = 0;
+  virtual void endThread(Emitter &e) {}
+
   /// Packs one key block of one key/value head. `head` counts batch x Hkv.
   virtual void pack(Emitter &e, mlir::IRMapping &scalars, mlir::Value head,
                     mlir::Value block) = 0;
   /// Fills the query tile.
   virtual void loadQuery(Task &task) = 0;
-  /// scores = Q K^T, each piece passed through `finishScores`.
+  /// scores = Q K^T, modified and masked by `finishScores`.
   virtual mlir::LogicalResult scores(Task &task, const KeyBlock &block) = 0;
+  /// Keeps a piece of a row of P for `output`.
+  virtual void storeProbabilities(Task &task, mlir::Value row,
+                                  mlir::Value column, mlir::Value piece) = 0;
   /// output = output * correction + P V.
   virtual void output(Task &task, const KeyBlock &block) = 0;
-  virtual void deallocate(Emitter &e) = 0;
-  /// Key blocks that `pack` fills per head; empty when nothing is packed.
-  virtual mlir::Value keyBlocks() const = 0;
 };
 
 std::unique_ptr<TileProduct> createFmaProduct(const CpuKernel &kernel);
 std::unique_ptr<TileProduct> createAmxProduct(const CpuKernel &kernel);
 
-/// From raw scores to modified, masked ones: stores the pieces and keeps the
-/// lane maxima. `raw` are adjacent pieces of one row from `column` on.
-mlir::LogicalResult finishScores(Task &task, mlir::Value row,
-                                 mlir::Value column,
-                                 llvm::ArrayRef<mlir::Value> raw);
+/// Emits `body` once for blocks whose elements are tested against the masks
+/// and once for those that need no test, behind the block's edge condition.
+mlir::LogicalResult
+branchOnEdge(Task &task,
+             llvm::function_ref<mlir::LogicalResult(bool testElements)> body);
+/// The score of the tiled form from its raw product, for one piece of a row.
+mlir::FailureOr<mlir::Value> finishScore(Task &task, mlir::Value row,
+                                         mlir::Value column, mlir::Value raw,
+                                         bool testElements);
+/// The reads and writes that packing and loading share: part of a row of an
+/// operand view; columns past `size` and rows past the view are zero.
+mlir::Value loadRowPiece(Emitter &e, mlir::VectorType type, mlir::Value view,
+                         mlir::Value row, int64_t column, int64_t size);
+/// The length of the sequence that the view of an operand is cut from.
+mlir::Value sequenceLength(Emitter &e, mlir::vector::TransferReadOp read);
 /// m, alpha, p and l of one key block (the online softmax).
-mlir::LogicalResult updateSoftmax(Task &task, const KeyBlock &block);
+mlir::LogicalResult updateSoftmax(Task &task, TileProduct &product,
+                                  const KeyBlock &block);
 /// State before the sweep, and output and lse after it.
 mlir::LogicalResult initializeState(Task &task);
 mlir::LogicalResult writeResults(Task &task);
 
-/// Replaces vector math.exp2 of f32 and f64 by a polynomial.
-void populateExp2ApproximationPatterns(mlir::RewritePatternSet &patterns);
+/// Replaces the math.exp2 ops below `root` by polynomials as exact as the
+/// element type of the kernel needs.
+void approximateExp2(mlir::Operation *root, const CpuKernel &kernel);
 
 } // namespace attn::cpu
 

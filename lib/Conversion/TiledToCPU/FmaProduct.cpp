@@ -30,7 +30,12 @@ public:
   void allocate(Emitter &e, Value heads) override;
   void pack(Emitter &e, IRMapping &scalars, Value head, Value block) override;
   void loadQuery(Task &task) override;
+  void beginThread(Emitter &e) override;
   LogicalResult scores(Task &task, const KeyBlock &block) override;
+  void storeProbabilities(Task &task, Value row, Value column,
+                          Value piece) override {
+    task.e.store(piece, task.scratch.scores, {row, column});
+  }
   void output(Task &task, const KeyBlock &block) override;
   void deallocate(Emitter &e) override;
   Value keyBlocks() const override { return blocks; }
@@ -40,10 +45,11 @@ private:
                     Value firstKey);
   void packValueRow(Emitter &e, Value view, Value position, Value row,
                     Value firstKey);
-  /// Part of a row of an operand, widened to the accumulator type; columns
-  /// past `size` and rows past the view are zero.
+  /// Part of a row of an operand, widened to the accumulator type.
   Value loadPiece(Emitter &e, Value view, Value row, int64_t column,
                   int64_t size);
+  LogicalResult keepScores(Task &task, Value row, Value column,
+                           ArrayRef<Value> raw);
   SmallVector<Value> multiplyScores(Task &task, Value position, Value panel,
                                     Value row);
   void multiplyOutput(Task &task, const KeyBlock &block, Value view,
@@ -59,6 +65,7 @@ private:
   Value packedKeys;   // [head x block][panel][d][register columns]
   Value packedValues; // [head x block][key][value columns]
   Value blocks;       // key blocks of a head
+  Value query;        // scratch: the query tile
 };
 
 } // namespace
@@ -70,16 +77,6 @@ std::unique_ptr<TileProduct> cpu::createFmaProduct(const CpuKernel &kernel) {
 //===----------------------------------------------------------------------===//
 // Packing
 //===----------------------------------------------------------------------===//
-
-/// The size of the sequence that a view is cut from.
-static Value sequenceLength(Emitter &e, vector::TransferReadOp read) {
-  auto view = read.getBase().getDefiningOp<memref::SubViewOp>();
-  llvm::SmallBitVector dropped = view.getDroppedDims();
-  int64_t sequence = 0;
-  while (dropped.test(sequence))
-    ++sequence;
-  return memref::DimOp::create(e.b, e.loc, view.getSource(), sequence);
-}
 
 void FmaProduct::allocate(Emitter &e, Value heads) {
   TiledForm &form = kernel.form;
@@ -108,27 +105,18 @@ void FmaProduct::deallocate(Emitter &e) {
       memref::DeallocOp::create(e.b, e.loc, workspace);
 }
 
+void FmaProduct::beginThread(Emitter &e) {
+  query = memref::AllocaOp::create(
+      e.b, e.loc,
+      MemRefType::get({kernel.rows, std::max<int64_t>(kernel.form.headDim, 1)},
+                      kernel.type),
+      e.b.getI64IntegerAttr(64));
+}
+
 Value FmaProduct::loadPiece(Emitter &e, Value view, Value row, int64_t column,
                             int64_t size) {
   auto type = VectorType::get(kernel.width, kernel.form.elementType);
-  Value length = memref::DimOp::create(e.b, e.loc, view, int64_t(0));
-  Value inside = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::slt,
-                                       row, length);
-  // A row past the end is read from the last one and dropped.
-  Value safeRow = e.max(e.min(row, e.add(length, -1)), e.index(0));
-  Value zero = e.constant(type, 0.0);
-  Value loaded;
-  if (column + kernel.width <= size) {
-    loaded = e.load(type, view, {safeRow, e.index(column)});
-  } else {
-    Value mask = vector::ConstantMaskOp::create(
-        e.b, e.loc, VectorType::get(kernel.width, e.b.getI1Type()),
-        size - column);
-    loaded = vector::MaskedLoadOp::create(
-        e.b, e.loc, type, view, ValueRange{safeRow, e.index(column)}, mask,
-        zero);
-  }
-  loaded = arith::SelectOp::create(e.b, e.loc, inside, loaded, zero);
+  Value loaded = loadRowPiece(e, type, view, row, column, size);
   if (kernel.form.elementType != kernel.type)
     loaded = arith::ExtFOp::create(e.b, e.loc, kernel.vector, loaded);
   return loaded;
@@ -166,8 +154,8 @@ void FmaProduct::packKeyPanel(Emitter &e, Value view, Value position,
         Value piece = loadPiece(e, view, row, d, headDim);
         tile = vector::InsertOp::create(e.b, e.loc, piece, tile, k);
       }
-      Value transposed = vector::TransposeOp::create(
-          e.b, e.loc, tile, ArrayRef<int64_t>{1, 0});
+      Value transposed = vector::TransposeOp::create(e.b, e.loc, tile,
+                                                     ArrayRef<int64_t>{1, 0});
       for (int64_t k = 0; k < std::min(width, headDim - d); ++k)
         e.store(vector::ExtractOp::create(e.b, e.loc, transposed, k),
                 packedKeys, {position, panel, e.index(d + k), group});
@@ -185,21 +173,21 @@ void FmaProduct::packValueRow(Emitter &e, Value view, Value position, Value row,
 
 void FmaProduct::loadQuery(Task &task) {
   TiledForm &form = kernel.form;
-  vector::TransferReadOp query = form.query;
-  if (!query)
+  vector::TransferReadOp read = form.query;
+  if (!read)
     return;
   Emitter &e = task.e;
-  Value view = task.slicer.scalar(query.getBase());
-  Value firstRow = task.slicer.scalar(query.getIndices()[0]);
+  Value view = task.slicer.scalar(read.getBase());
+  Value firstRow = task.slicer.scalar(read.getIndices()[0]);
   e.loop(e.index(0), e.index(kernel.rows), 1, [&](Value row) {
     for (int64_t d = 0; d < form.headDim; d += kernel.width) {
       Value piece = loadPiece(e, view, e.add(firstRow, row), d, form.headDim);
       int64_t left = form.headDim - d;
       if (left >= kernel.width)
-        e.store(piece, task.scratch.query, {row, e.index(d)});
+        e.store(piece, query, {row, e.index(d)});
       else
         vector::MaskedStoreOp::create(
-            e.b, e.loc, task.scratch.query, ValueRange{row, e.index(d)},
+            e.b, e.loc, query, ValueRange{row, e.index(d)},
             vector::ConstantMaskOp::create(
                 e.b, e.loc, VectorType::get(kernel.width, e.b.getI1Type()),
                 left),
@@ -232,13 +220,14 @@ SmallVector<Value> FmaProduct::multiplyScores(Task &task, Value position,
       [&](Value d, ValueRange sums) {
         SmallVector<Value> keys, next;
         for (int64_t v = 0; v < vectors; ++v)
-          keys.push_back(e.load(kernel.vector, packedKeys,
-                                {position, panel, d, e.index(v * kernel.width)}));
+          keys.push_back(
+              e.load(kernel.vector, packedKeys,
+                     {position, panel, d, e.index(v * kernel.width)}));
         for (int64_t r = 0; r < kernel.registerRows; ++r) {
-          Value q = e.splat(
-              kernel.vector,
-              memref::LoadOp::create(e.b, e.loc, task.scratch.query,
-                                     ValueRange{e.add(row, r), d}));
+          Value q =
+              e.splat(kernel.vector,
+                      memref::LoadOp::create(e.b, e.loc, query,
+                                             ValueRange{e.add(row, r), d}));
           for (int64_t v = 0; v < vectors; ++v)
             next.push_back(vector::FMAOp::create(e.b, e.loc, q, keys[v],
                                                  sums[r * vectors + v]));
@@ -247,20 +236,42 @@ SmallVector<Value> FmaProduct::multiplyScores(Task &task, Value position,
       });
 }
 
+/// Stores the finished pieces of one row of a register tile and keeps the lane
+/// maxima.
+LogicalResult FmaProduct::keepScores(Task &task, Value row, Value column,
+                                     ArrayRef<Value> raw) {
+  Emitter &e = task.e;
+  const Scratch &s = task.scratch;
+  int64_t vectors = raw.size() / kernel.registerRows;
+  return branchOnEdge(task, [&](bool testElements) -> LogicalResult {
+    for (int64_t r = 0; r < kernel.registerRows; ++r) {
+      Value at = e.add(row, r);
+      Value largest = e.load(kernel.vector, s.laneMax, {at, e.index(0)});
+      for (int64_t v = 0; v < vectors; ++v) {
+        Value c = e.add(column, v * kernel.width);
+        FailureOr<Value> score =
+            finishScore(task, at, c, raw[r * vectors + v], testElements);
+        if (failed(score))
+          return failure();
+        e.store(*score, s.scores, {at, c});
+        largest = e.maxLanes(largest, *score);
+      }
+      e.store(largest, s.laneMax, {at, e.index(0)});
+    }
+    return success();
+  });
+}
+
 LogicalResult FmaProduct::scores(Task &task, const KeyBlock &block) {
   Emitter &e = task.e;
-  int64_t vectors = kernel.registerColumns / kernel.width;
   Value position = packedKeys ? packedPosition(task, blocks, block) : Value();
   bool valid = true;
   e.loop(e.index(0), e.index(kernel.rows), kernel.registerRows, [&](Value row) {
     Value panels = e.ceilDiv(block.limit(row), kernel.registerColumns);
     e.loop(e.index(0), panels, 1, [&](Value panel) {
       SmallVector<Value> sums = multiplyScores(task, position, panel, row);
-      Value column = e.mul(panel, kernel.registerColumns);
-      for (int64_t r = 0; r < kernel.registerRows; ++r)
-        valid &= succeeded(
-            finishScores(task, e.add(row, r), column,
-                         ArrayRef(sums).slice(r * vectors, vectors)));
+      valid &= succeeded(
+          keepScores(task, row, e.mul(panel, kernel.registerColumns), sums));
     });
   });
   return success(valid);
@@ -285,7 +296,8 @@ void FmaProduct::multiplyOutput(Task &task, const KeyBlock &block, Value view,
             e.b, e.loc, e.load(kernel.vector, s.output, place(r, v)), alpha));
     }
     sums = e.loop(
-        e.index(0), block.limit(row), 1, sums, [&](Value j, ValueRange carried) {
+        e.index(0), block.limit(row), 1, sums,
+        [&](Value j, ValueRange carried) {
           SmallVector<Value> values, next;
           for (int64_t v = 0; v < vectors; ++v) {
             Value c = e.add(column, v * kernel.width);
@@ -294,10 +306,10 @@ void FmaProduct::multiplyOutput(Task &task, const KeyBlock &block, Value view,
                      : e.load(kernel.vector, packedValues, {position, j, c}));
           }
           for (int64_t r = 0; r < step; ++r) {
-            Value p = e.splat(kernel.vector,
-                              memref::LoadOp::create(
-                                  e.b, e.loc, s.scores,
-                                  ValueRange{e.add(row, r), j}));
+            Value p =
+                e.splat(kernel.vector,
+                        memref::LoadOp::create(e.b, e.loc, s.scores,
+                                               ValueRange{e.add(row, r), j}));
             for (int64_t v = 0; v < vectors; ++v)
               next.push_back(vector::FMAOp::create(e.b, e.loc, p, values[v],
                                                    carried[r * vectors + v]));
@@ -315,8 +327,7 @@ void FmaProduct::output(Task &task, const KeyBlock &block) {
   if (!value)
     return;
   Emitter &e = task.e;
-  Value view =
-      packedValues ? Value() : task.slicer.scalar(value.getBase());
+  Value view = packedValues ? Value() : task.slicer.scalar(value.getBase());
   Value position = packedValues ? packedPosition(task, blocks, block) : Value();
 
   // Column groups of nearly equal width: 5 vectors as 3 + 2, not 4 + 1.

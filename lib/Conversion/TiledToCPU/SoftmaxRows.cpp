@@ -5,7 +5,7 @@
 //
 //   per row         m' = max(m, row maximum of the block)
 //   per lane of rows  alpha = exp2((m - m') c);  m = m'
-//   per row         p = exp2(s c - m' c) in place of s;  l = l alpha + sum p
+//   per row         p = exp2(s c - m' c);  l = l alpha + sum p
 //
 // The maximum and the sum of a row are kept per lane and reduced across lanes
 // once per block (maximum) or once per task (sum). The arithmetic itself is
@@ -33,80 +33,48 @@ static Value scoreBeforeMax(TiledForm &form, bool testElements) {
   return score;
 }
 
-LogicalResult cpu::finishScores(Task &task, Value row, Value column,
-                                ArrayRef<Value> raw) {
+LogicalResult
+cpu::branchOnEdge(Task &task,
+                  llvm::function_ref<LogicalResult(bool testElements)> body) {
+  TiledForm &form = task.kernel.form;
+  if (!form.masked || form.rowMax->getOperand(0) != form.masked->getResult(0))
+    return body(true);
+  Emitter &e = task.e;
+  bool valid = true;
+  auto emit = [&](bool testElements) {
+    return [&, testElements](OpBuilder &, Location) {
+      valid &= succeeded(body(testElements));
+      scf::YieldOp::create(e.b, e.loc);
+    };
+  };
+  scf::IfOp::create(e.b, e.loc, task.slicer.scalar(form.masked.getCondition()),
+                    emit(true), emit(false));
+  return success(valid);
+}
+
+FailureOr<Value> cpu::finishScore(Task &task, Value row, Value column,
+                                  Value raw, bool testElements) {
   Emitter &e = task.e;
   const CpuKernel &kernel = task.kernel;
   TiledForm &form = kernel.form;
-
-  // Pieces of the row, next to each other.
-  auto finish = [&](bool testElements) -> FailureOr<SmallVector<Value>> {
-    SmallVector<Value> finished;
-    Value score = scoreBeforeMax(form, testElements);
-    for (auto [v, piece] : llvm::enumerate(raw)) {
-      if (form.scores)
-        task.slicer.bind(form.scores->getResult(0),
-                         [piece = piece](const Piece &) { return piece; });
-      FailureOr<Value> value = task.slicer.tile(
-          score, {row, e.add(column, v * kernel.width), kernel.width});
-      if (failed(value))
-        return failure();
-      finished.push_back(*value);
-    }
-    return finished;
-  };
-
-  SmallVector<Value> finished;
-  bool branches =
-      form.masked && form.rowMax->getOperand(0) == form.masked->getResult(0);
-  if (!branches) {
-    FailureOr<SmallVector<Value>> plain = finish(true);
-    if (failed(plain))
-      return failure();
-    finished = *plain;
-  } else {
-    bool valid = true;
-    scf::IfOp masked = form.masked;
-    auto emit = [&](bool testElements) {
-      return [&, testElements](OpBuilder &, Location) {
-        FailureOr<SmallVector<Value>> values = finish(testElements);
-        valid &= succeeded(values);
-        scf::YieldOp::create(e.b, e.loc,
-                             succeeded(values) ? *values
-                                               : SmallVector<Value>(raw));
-      };
-    };
-    auto branch =
-        scf::IfOp::create(e.b, e.loc, task.slicer.scalar(masked.getCondition()),
-                          emit(true), emit(false));
-    if (!valid)
-      return failure();
-    llvm::append_range(finished, branch.getResults());
-  }
-
-  // Columns that only pad the key block to whole register tiles count as
-  // hidden.
-  if (kernel.keys != form.blockKey) {
-    auto indexVector = VectorType::get(kernel.width, e.b.getIndexType());
-    Value lanes = vector::StepOp::create(e.b, e.loc, indexVector);
-    Value hidden = e.constant(kernel.vector, -std::numeric_limits<double>::infinity());
-    for (auto [v, value] : llvm::enumerate(finished)) {
-      Value origin = e.splat(indexVector, e.add(column, v * kernel.width));
-      Value real = arith::CmpIOp::create(
-          e.b, e.loc, arith::CmpIPredicate::slt,
-          arith::AddIOp::create(e.b, e.loc, lanes, origin),
-          e.splat(indexVector, e.index(form.blockKey)));
-      value = arith::SelectOp::create(e.b, e.loc, real, value, hidden);
-    }
-  }
-
-  Value largest = e.load(kernel.vector, task.scratch.laneMax, {row, e.index(0)});
-  for (auto [v, value] : llvm::enumerate(finished)) {
-    e.store(value, task.scratch.scores, {row, e.add(column, v * kernel.width)});
-    largest = e.maxLanes(largest, value);
-  }
-  e.store(largest, task.scratch.laneMax, {row, e.index(0)});
-  return success();
+  if (form.scores)
+    task.slicer.bind(form.scores->getResult(0),
+                     [raw](const Piece &) { return raw; });
+  FailureOr<Value> score = task.slicer.tile(scoreBeforeMax(form, testElements),
+                                            {row, column, kernel.width});
+  if (failed(score) || kernel.keys == form.blockKey)
+    return score;
+  // Columns that only pad the key block to whole register tiles are hidden.
+  auto positions = VectorType::get(kernel.width, e.b.getIndexType());
+  Value lanes = arith::AddIOp::create(
+      e.b, e.loc, vector::StepOp::create(e.b, e.loc, positions),
+      e.splat(positions, column));
+  Value isReal =
+      arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::slt, lanes,
+                            e.splat(positions, e.index(form.blockKey)));
+  Value hidden =
+      e.constant(kernel.vector, -std::numeric_limits<double>::infinity());
+  return Value(arith::SelectOp::create(e.b, e.loc, isReal, *score, hidden));
 }
 
 /// m' of every row of the tile.
@@ -123,7 +91,8 @@ static void reduceRowMaxima(Task &task) {
   });
 }
 
-LogicalResult cpu::updateSoftmax(Task &task, const KeyBlock &block) {
+LogicalResult cpu::updateSoftmax(Task &task, TileProduct &product,
+                                 const KeyBlock &block) {
   Emitter &e = task.e;
   const CpuKernel &kernel = task.kernel;
   TiledForm &form = kernel.form;
@@ -145,8 +114,8 @@ LogicalResult cpu::updateSoftmax(Task &task, const KeyBlock &block) {
   scf::ForOp::create(
       e.b, e.loc, e.index(0), e.index(kernel.rows), e.index(kernel.width),
       ValueRange(), [&](OpBuilder &, Location, Value row, ValueRange) {
-        FailureOr<Value> alpha = slicer.lanes(
-            form.correction->getResult(0), {Value(), row, kernel.width});
+        FailureOr<Value> alpha = slicer.lanes(form.correction->getResult(0),
+                                              {Value(), row, kernel.width});
         valid &= succeeded(alpha);
         if (succeeded(alpha))
           e.store(*alpha, s.correction, row);
@@ -163,21 +132,22 @@ LogicalResult cpu::updateSoftmax(Task &task, const KeyBlock &block) {
   });
   Value zero = e.constant(kernel.vector, 0.0);
   e.loop(e.index(0), e.index(kernel.rows), 1, [&](Value row) {
-    SmallVector<Value> sum = e.loop(
-        e.index(0), block.limit(row), kernel.width, zero,
-        [&](Value column, ValueRange carried) -> SmallVector<Value> {
-          FailureOr<Value> p = slicer.tile(form.probabilities->getResult(0),
-                                           {row, column, kernel.width});
-          valid &= succeeded(p);
-          if (failed(p))
-            return {carried[0]};
-          e.store(*p, s.scores, {row, column});
-          return {arith::AddFOp::create(e.b, e.loc, carried[0], *p)};
-        });
+    SmallVector<Value> sum =
+        e.loop(e.index(0), block.limit(row), kernel.width, zero,
+               [&](Value column, ValueRange carried) -> SmallVector<Value> {
+                 FailureOr<Value> p =
+                     slicer.tile(form.probabilities->getResult(0),
+                                 {row, column, kernel.width});
+                 valid &= succeeded(p);
+                 if (failed(p))
+                   return {carried[0]};
+                 product.storeProbabilities(task, row, column, *p);
+                 return {arith::AddFOp::create(e.b, e.loc, carried[0], *p)};
+               });
     Value alpha = memref::LoadOp::create(e.b, e.loc, s.correction, row);
     Value old = e.load(kernel.vector, s.laneSum, {row, e.index(0)});
-    Value total = vector::FMAOp::create(
-        e.b, e.loc, old, e.splat(kernel.vector, alpha), sum[0]);
+    Value total = vector::FMAOp::create(e.b, e.loc, old,
+                                        e.splat(kernel.vector, alpha), sum[0]);
     e.store(total, s.laneSum, {row, e.index(0)});
   });
   return success(valid);
@@ -256,15 +226,16 @@ static LogicalResult writeOutputRow(Task &task, Value row) {
   Value target = e.add(firstRow, row);
   for (int64_t c = 0; c < kernel.form.valueDim; c += kernel.width) {
     Value column = e.index(c);
-    FailureOr<Value> piece = task.slicer.tile(write.getValueToStore(),
-                                              {row, column, kernel.width});
+    FailureOr<Value> piece =
+        task.slicer.tile(write.getValueToStore(), {row, column, kernel.width});
     if (failed(piece))
       return failure();
     int64_t left = kernel.form.valueDim - c;
     if (left >= kernel.width)
       e.store(*piece, base, {target, column});
     else
-      vector::MaskedStoreOp::create(e.b, e.loc, base, ValueRange{target, column},
+      vector::MaskedStoreOp::create(e.b, e.loc, base,
+                                    ValueRange{target, column},
                                     firstLanes(e, kernel.width, left), *piece);
   }
   return success();
@@ -282,9 +253,9 @@ LogicalResult cpu::writeResults(Task &task) {
 
   e.loop(e.index(0), e.index(kernel.rows), 1, [&](Value row) {
     Value lanes = e.load(kernel.vector, s.laneSum, {row, e.index(0)});
-    Value sum = vector::ReductionOp::create(
-        e.b, e.loc, vector::CombiningKind::ADD, lanes,
-        arith::FastMathFlags::reassoc);
+    Value sum =
+        vector::ReductionOp::create(e.b, e.loc, vector::CombiningKind::ADD,
+                                    lanes, arith::FastMathFlags::reassoc);
     memref::StoreOp::create(e.b, e.loc, sum, s.rowSum, row);
   });
 
@@ -294,15 +265,14 @@ LogicalResult cpu::writeResults(Task &task) {
   Value size = memref::DimOp::create(e.b, e.loc, base, int64_t(0));
   Value count = e.min(e.index(kernel.form.blockQuery), e.sub(size, firstRow));
   if (kernel.form.output)
-    e.loop(e.index(0), count, 1, [&](Value row) {
-      valid &= succeeded(writeOutputRow(task, row));
-    });
+    e.loop(e.index(0), count, 1,
+           [&](Value row) { valid &= succeeded(writeOutputRow(task, row)); });
   if (kernel.form.lse) {
     vector::TransferWriteOp lse = kernel.form.lse;
     Value lseBase = task.slicer.scalar(lse.getBase());
     e.loop(e.index(0), count, kernel.width, [&](Value row) {
-      FailureOr<Value> lanes =
-          task.slicer.lanes(lse.getValueToStore(), {Value(), row, kernel.width});
+      FailureOr<Value> lanes = task.slicer.lanes(lse.getValueToStore(),
+                                                 {Value(), row, kernel.width});
       valid &= succeeded(lanes);
       if (failed(lanes))
         return;

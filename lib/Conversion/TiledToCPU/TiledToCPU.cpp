@@ -34,7 +34,6 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/OpenMP/OpenMPDialect.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
-#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
 namespace attn {
 #define GEN_PASS_DEF_TILEDTOCPU
@@ -55,9 +54,9 @@ namespace {
 class KernelEmitter {
 public:
   KernelEmitter(OpBuilder &builder, TiledForm &form)
-      : e{builder, form.tasks.getLoc()}, form(form),
-        kernel(form),
-        product(createFmaProduct(kernel)) {}
+      : e{builder, form.tasks.getLoc()}, form(form), kernel(form),
+        product(form.tiling.product == "amx" ? createAmxProduct(kernel)
+                                             : createFmaProduct(kernel)) {}
   LogicalResult emit();
 
 private:
@@ -129,8 +128,8 @@ FailureOr<Value> KernelEmitter::emitAny(TileSlicer &slicer,
       reduction.getKind() != vector::CombiningKind::OR)
     return reduction.emitOpError("expects a tile of i1 reduced by or");
   auto lanes = VectorType::get(kernel.width, boolean);
-  Value none = arith::ConstantOp::create(
-      e.b, e.loc, DenseElementsAttr::get(lanes, false));
+  Value none = arith::ConstantOp::create(e.b, e.loc,
+                                         DenseElementsAttr::get(lanes, false));
   bool valid = true;
   SmallVector<Value> any = e.loop(
       e.index(0), e.index(form.blockQuery), 1, none,
@@ -138,19 +137,18 @@ FailureOr<Value> KernelEmitter::emitAny(TileSlicer &slicer,
         return e.loop(
             e.index(0), e.index(form.blockKey), kernel.width, rowCarried,
             [&](Value column, ValueRange carried) -> SmallVector<Value> {
-              FailureOr<Value> piece = slicer.tile(
-                  reduction.getSource(), {row, column, kernel.width});
+              FailureOr<Value> piece = slicer.tile(reduction.getSource(),
+                                                   {row, column, kernel.width});
               valid &= succeeded(piece);
-              return {succeeded(piece)
-                          ? Value(arith::OrIOp::create(e.b, e.loc, carried[0],
-                                                       *piece))
-                          : carried[0]};
+              return {succeeded(piece) ? Value(arith::OrIOp::create(
+                                             e.b, e.loc, carried[0], *piece))
+                                       : carried[0]};
             });
       });
   if (!valid)
     return failure();
-  return Value(vector::ReductionOp::create(
-      e.b, e.loc, vector::CombiningKind::OR, any[0]));
+  return Value(vector::ReductionOp::create(e.b, e.loc,
+                                           vector::CombiningKind::OR, any[0]));
 }
 
 /// Total multiply-adds against the threshold.
@@ -180,8 +178,8 @@ void KernelEmitter::emitParallelLoop(Value count,
   bounds.loopUpperBounds.push_back(count);
   bounds.loopSteps.push_back(one);
   auto nest = omp::LoopNestOp::create(e.b, e.loc, bounds);
-  Block *block = e.b.createBlock(&nest.getRegion(), {}, {e.b.getIndexType()},
-                                 {e.loc});
+  Block *block =
+      e.b.createBlock(&nest.getRegion(), {}, {e.b.getIndexType()}, {e.loc});
   body(block->getArgument(0));
   omp::YieldOp::create(e.b, e.loc);
 }
@@ -212,9 +210,7 @@ void KernelEmitter::emitPacking() {
     SetVector<Operation *> slice;
     BackwardSliceOptions options;
     options.inclusive = true;
-    options.filter = [&](Operation *op) {
-      return tasks->isProperAncestor(op);
-    };
+    options.filter = [&](Operation *op) { return tasks->isProperAncestor(op); };
     for (vector::TransferReadOp read : {form.key, form.value})
       if (read)
         (void)getBackwardSlice(read.getBase(), &slice, options);
@@ -243,13 +239,13 @@ LogicalResult KernelEmitter::emitKeyBlock(Task &task, const KeyBlock &block) {
     if (failed(cloneScalars(*masked.thenBlock(), task.scalars, task.slicer)))
       return failure();
   }
-  Value none = e.constant(kernel.vector,
-                          -std::numeric_limits<double>::infinity());
+  Value none =
+      e.constant(kernel.vector, -std::numeric_limits<double>::infinity());
   e.loop(e.index(0), e.index(kernel.rows), 1, [&](Value row) {
     e.store(none, task.scratch.laneMax, {row, e.index(0)});
   });
   if (failed(product->scores(task, block)) ||
-      failed(updateSoftmax(task, block)))
+      failed(updateSoftmax(task, *product, block)))
     return failure();
   product->output(task, block);
   return success();
@@ -310,8 +306,8 @@ LogicalResult KernelEmitter::emitTask(Value number) {
   Task task{e, kernel, scratch, scalars, slicer};
   if (failed(cloneScalars(*tasks.getBody(), scalars, slicer)))
     return failure();
-  Value head = e.add(e.mul(b, kvHeads),
-                     arith::DivUIOp::create(e.b, e.loc, h, group));
+  Value head =
+      e.add(e.mul(b, kvHeads), arith::DivUIOp::create(e.b, e.loc, h, group));
   product->loadQuery(task);
   return success(succeeded(initializeState(task)) &&
                  succeeded(emitSweep(task, head)) &&
@@ -336,8 +332,8 @@ Value KernelEmitter::cloneOutside(Value value) {
 LogicalResult KernelEmitter::emit() {
   scf::ForallOp tasks = form.tasks;
   e.b.setInsertionPoint(tasks);
-  SmallVector<Value> sizes = getValueOrCreateConstantIndexOp(
-      e.b, e.loc, tasks.getMixedUpperBound());
+  SmallVector<Value> sizes =
+      getValueOrCreateConstantIndexOp(e.b, e.loc, tasks.getMixedUpperBound());
   batch = sizes[0];
   heads = sizes[1];
   queryBlocks = sizes[2];
@@ -355,14 +351,16 @@ LogicalResult KernelEmitter::emit() {
     OpBuilder::InsertionGuard guard(e.b);
     e.b.createBlock(&parallel.getRegion());
     scratch = Scratch::allocate(e, kernel);
+    product->beginThread(e);
     emitPacking();
     Value count = e.mul(e.mul(batch, heads), queryBlocks);
-    emitParallelLoop(count, [&](Value number) {
-      valid = succeeded(emitTask(number));
-    });
+    emitParallelLoop(
+        count, [&](Value number) { valid = succeeded(emitTask(number)); });
+    product->endThread(e);
     omp::TerminatorOp::create(e.b, e.loc);
   }
   product->deallocate(e);
+  approximateExp2(parallel, kernel);
   tasks.erase();
   return success(valid);
 }
@@ -383,10 +381,6 @@ struct TiledToCPU : attn::impl::TiledToCPUBase<TiledToCPU> {
       if (failed(KernelEmitter(builder, *form).emit()))
         return signalPassFailure();
     }
-    RewritePatternSet patterns(&getContext());
-    populateExp2ApproximationPatterns(patterns);
-    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
-      signalPassFailure();
   }
 };
 } // namespace
