@@ -80,10 +80,6 @@ static LogicalResult verifyTileable(AttentionOp op) {
     return op.emitOpError("expects #attn.tiling to tile; run "
                           "attn-select-tiling first");
   const Tiling &sizes = tiling.getValue();
-  if (sizes.blockQuery < 1 || sizes.blockKey < 1)
-    return op.emitOpError("expects block_query and block_key of 1 or more, "
-                          "got ")
-           << sizes.blockQuery << " and " << sizes.blockKey;
   if (sizes.softmax != "exact")
     return op.emitOpError("expects an exact softmax, got \"")
            << sizes.softmax << "\"; state softmax = \"exact\" in the tiling";

@@ -616,7 +616,7 @@ func.func @generic_regions(%q: tensor<1x2x3x4xf32>) {
 // -----
 
 func.func @generic_scalar(%q: f32) {
-  // expected-error@+1 {{operand #0 must be ranked tensor of any type values or non-0-ranked.memref of any type values, but got 'f32'}}
+  // expected-error@+1 {{operand #0 must be ranked tensor of any type values or memref of any type values, but got 'f32'}}
   %o = "attn.attention"(%q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0>}> ({}, {}) : (f32, f32, f32) -> tensor<1x2x3x4xf32>
   return
 }

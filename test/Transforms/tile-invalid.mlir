@@ -18,15 +18,6 @@ func.func @no_tiling(%q: memref<1x1x8x4xf32>, %k: memref<1x1x8x4xf32>, %v: memre
 
 // -----
 
-func.func @no_block(%q: memref<1x1x8x4xf32>, %k: memref<1x1x8x4xf32>, %v: memref<1x1x8x4xf32>, %o: memref<1x1x8x4xf32>) {
-  // expected-error@+1 {{expects block_query and block_key of 1 or more, got 4 and 0}}
-  attn.attention %q, %k, %v tiling(#attn.tiling<block_query = 4>)
-    outs(%o : memref<1x1x8x4xf32>) : memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8x4xf32>
-  return
-}
-
-// -----
-
 func.func @stale_softmax(%q: memref<1x1x8x4xf32>, %k: memref<1x1x8x4xf32>, %v: memref<1x1x8x4xf32>, %o: memref<1x1x8x4xf32>) {
   // expected-error@+1 {{expects an exact softmax, got "stale"; state softmax = "exact" in the tiling}}
   attn.attention %q, %k, %v tiling(#attn.tiling<block_query = 4, block_key = 8, softmax = "stale">)
