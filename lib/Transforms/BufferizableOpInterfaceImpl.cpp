@@ -9,6 +9,7 @@
 
 #include "attn/Transforms/BufferizableOpInterfaceImpl.h"
 #include "attn/IR/Attn.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Bufferization/IR/BufferizableOpInterface.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -89,12 +90,15 @@ static LogicalResult allocateResults(RewriterBase &rewriter, AttentionOp op,
     FailureOr<BufferLikeType> type = allocationType(result, options);
     if (failed(type))
       return failure();
+    // An operand may state a size that the result's type leaves open.
     SmallVector<Value> sizes;
-    for (OpFoldResult size : shape)
-      if (auto dynamic = dyn_cast<Value>(size))
-        sizes.push_back(dynamic);
-    FailureOr<Value> buffer = options.createAlloc(
-        rewriter, op.getLoc(), cast<MemRefType>(*type), sizes);
+    auto bufferType = cast<MemRefType>(*type);
+    for (auto [dimension, size] : llvm::enumerate(shape))
+      if (bufferType.isDynamicDim(dimension))
+        sizes.push_back(
+            getValueOrCreateConstantIndexOp(rewriter, op.getLoc(), size));
+    FailureOr<Value> buffer =
+        options.createAlloc(rewriter, op.getLoc(), bufferType, sizes);
     if (failed(buffer))
       return failure();
     buffers.push_back(*buffer);
