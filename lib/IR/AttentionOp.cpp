@@ -36,6 +36,20 @@ static int64_t sizeOf(ShapedType type, unsigned dimension) {
                                      : ShapedType::kDynamic;
 }
 
+/// Takes over the sizes that an operand states for the named dimensions, its
+/// last ones when it broadcasts.
+static void learnSizes(Type operand, ArrayRef<int64_t *> names,
+                       bool broadcasts = false) {
+  auto type = dyn_cast_or_null<ShapedType>(operand);
+  int64_t rank = type ? type.getRank() : 0, named = names.size();
+  if (rank == 0 || rank > named || (rank < named && !broadcasts))
+    return;
+  for (auto [size, name] :
+       llvm::zip_equal(type.getShape(), names.take_back(rank)))
+    if (!broadcasts || size != 1)
+      *name = merge(*name, size);
+}
+
 AttentionShape AttentionOp::getShape() {
   auto query = cast<ShapedType>(getQuery().getType());
   auto key = cast<ShapedType>(getKey().getType());
@@ -57,6 +71,19 @@ AttentionShape AttentionOp::getShape() {
                          sizeOf(value, sequenceDimension(vl)));
   shape.headDim = merge(sizeOf(query, 3), sizeOf(key, 3));
   shape.valueDim = merge(sizeOf(value, 3), sizeOf(output, 3));
+
+  auto typeOf = [](Value operand) {
+    return operand ? operand.getType() : Type();
+  };
+  int64_t *batch = &shape.batch, *heads = &shape.queryHeads,
+          *queries = &shape.queryLength, *keys = &shape.kvLength;
+  learnSizes(getLseType(), {batch, heads, queries});
+  for (Value operand : {getBias(), getMask()})
+    learnSizes(typeOf(operand), {batch, heads, queries, keys}, true);
+  learnSizes(typeOf(getKvLengths()), {batch});
+  learnSizes(typeOf(getQuerySegments()), {batch, queries});
+  learnSizes(typeOf(getKvSegments()), {batch, keys});
+  learnSizes(typeOf(getSinks()), {heads});
   return shape;
 }
 
