@@ -148,23 +148,30 @@ llvm::Error ProblemBuilder::checkSizes() {
   return llvm::Error::success();
 }
 
-/// C7.
+/// C7. Which dimensions broadcast is said by the type: code is made for it, so
+/// an open size never does, whatever it turns out to be.
 llvm::Error ProblemBuilder::checkBroadcast(Segment segment,
                                            BroadcastOperand &broadcast) {
   if (arraysOf(segment).empty())
     return llvm::Error::success();
   const Array &array = arrayOf(segment);
+  unsigned operand = op.getODSOperandIndexAndLength(segment).first;
+  auto type = cast<ShapedType>(op->getOperand(operand).getType());
   int64_t full[] = {problem.shape.batch, problem.shape.queryHeads,
                     problem.shape.queryLength, problem.shape.kvLength};
   broadcast.data = array.data.data();
   int64_t stride = 1;
   for (int64_t d = array.rank() - 1; d >= 0; --d) {
     int64_t position = 4 - array.rank() + d, size = array.shape[d];
-    if (size != 1 && size != full[position])
+    bool broadcasts = type.getDimSize(d) == 1;
+    if (!broadcasts && size != full[position])
       return errorText("attn.attention expects the " + nameOf(segment) +
                        " to broadcast to " + shapeText(full) + ", got " +
-                       shapeText(array.shape));
-    broadcast.strides[position] = size == 1 ? 0 : stride;
+                       shapeText(array.shape) +
+                       (size == 1 ? "; a size that broadcasts must be 1 in the "
+                                    "type"
+                                  : ""));
+    broadcast.strides[position] = broadcasts ? 0 : stride;
     stride *= size;
   }
   return llvm::Error::success();
@@ -212,8 +219,9 @@ llvm::Expected<AttentionProblem> ProblemBuilder::build() {
     return std::move(error);
 
   const AttentionShape &s = problem.shape;
+  mlir::Value offsets = op.getQueryOffset();
   bool isOneOffset =
-      !arraysOf(QueryOffset).empty() && arrayOf(QueryOffset).size() == 1;
+      offsets && cast<ShapedType>(offsets.getType()).getDimSize(0) == 1;
   struct Vector {
     Segment segment;
     SmallVector<int64_t> expected;

@@ -275,11 +275,17 @@ llvm::Error attn::runTiled(func::FuncOp function,
   llvm::Expected<SmallVector<Datum>> results = interpreter.call(function, data);
   if (!results)
     return results.takeError();
+  // What was not written keeps its value, also where the type has no such
+  // value: NaN between integers.
   for (auto [datum, argument, type] :
-       llvm::zip_equal(data, arguments, function.getArgumentTypes()))
-    if (auto memrefType = dyn_cast<MemRefType>(type))
-      for (auto [to, from] :
-           llvm::zip_equal(argument.elements, datum.memref->buffer->elements))
-        to = elementOf(from, memrefType.getElementType());
+       llvm::zip_equal(data, arguments, function.getArgumentTypes())) {
+    if (!datum.memref)
+      continue;
+    Type elementType = cast<MemRefType>(type).getElementType();
+    for (auto [element, lane] :
+         llvm::zip_equal(argument.elements, datum.memref->buffer->elements))
+      if (scalarOfType(element, elementType).i != lane.i)
+        element = elementOf(lane, elementType);
+  }
   return llvm::Error::success();
 }

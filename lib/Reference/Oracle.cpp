@@ -24,8 +24,9 @@ namespace {
 template <typename T> class RowEvaluator {
 public:
   RowEvaluator(const AttentionProblem &problem, RegionProgram *scoreMod,
-               RegionProgram *maskMod)
-      : problem(problem), scoreMod(scoreMod), maskMod(maskMod) {}
+               RegionProgram *maskMod, Type probabilityType)
+      : problem(problem), scoreMod(scoreMod), maskMod(maskMod),
+        probabilityType(probabilityType) {}
   llvm::Expected<OracleResult> run();
 
 private:
@@ -38,6 +39,8 @@ private:
 
   const AttentionProblem &problem;
   RegionProgram *scoreMod, *maskMod;
+  /// What probabilities are rounded to; null for nothing.
+  Type probabilityType;
   /// [D, Skv] of one head, and the rest of one row.
   std::vector<T> keys;
   std::vector<T> scores;
@@ -133,6 +136,10 @@ template <typename T> T RowEvaluator<T>::softmax(int64_t h) {
   if (sum != T(0))
     for (T &weight : weights)
       weight /= sum;
+  if (probabilityType)
+    for (T &weight : weights)
+      weight = static_cast<T>(
+          roundToType(static_cast<double>(weight), probabilityType));
   return reference + std::log(sum);
 }
 
@@ -178,7 +185,8 @@ template <typename T> llvm::Expected<OracleResult> RowEvaluator<T>::run() {
 
 template <typename T>
 static llvm::Expected<OracleResult>
-evaluate(AttentionOp op, ArrayRef<Array> operands, Rounding rounding) {
+evaluate(AttentionOp op, ArrayRef<Array> operands, Rounding rounding,
+         Type probabilityType = {}) {
   llvm::Expected<AttentionProblem> problem =
       AttentionProblem::build(op, operands);
   if (!problem)
@@ -200,7 +208,7 @@ evaluate(AttentionOp op, ArrayRef<Array> operands, Rounding rounding) {
   if (llvm::Error error = build(op.getMaskMod(), "mask_mod", maskMod))
     return std::move(error);
   return RowEvaluator<T>(*problem, scoreMod ? &*scoreMod : nullptr,
-                         maskMod ? &*maskMod : nullptr)
+                         maskMod ? &*maskMod : nullptr, probabilityType)
       .run();
 }
 
@@ -217,9 +225,15 @@ attn::evaluateStraightforward(AttentionOp op, ArrayRef<Array> operands) {
   for (auto [array, operand] : llvm::zip_first(rounded, op->getOperands()))
     roundToType(array, cast<ShapedType>(operand.getType()).getElementType());
   bool isDouble = op.getElementType().isF64();
+  FloatType element = op.getElementType();
+  bool isWidened =
+      op.getOutputType().getElementTypeBitWidth() > element.getWidth();
   llvm::Expected<OracleResult> result =
-      isDouble ? evaluate<double>(op, rounded, Rounding::typed)
-               : evaluate<float>(op, rounded, Rounding::typed);
+      isDouble
+          ? evaluate<double>(op, rounded, Rounding::typed)
+          : evaluate<float>(op, rounded, Rounding::typed,
+                            isWidened && element.getWidth() < 32 ? Type(element)
+                                                                 : Type());
   if (!result)
     return result.takeError();
   roundToType(result->output, op.getOutputType().getElementType());
@@ -227,7 +241,14 @@ attn::evaluateStraightforward(AttentionOp op, ArrayRef<Array> operands) {
   return result;
 }
 
-double attn::errorBound(AttentionOp op, double straightforwardError) {
-  double unit = op.getElementType().isF64() ? 0x1p-52 : 0x1p-23;
-  return std::max(1.5 * straightforwardError, 2 * unit);
+/// Half the distance from 1 to the next number of the type.
+static double unitRoundoff(FloatType type) {
+  return std::ldexp(1.0, -static_cast<int>(type.getFPMantissaWidth()));
+}
+
+double attn::errorBound(AttentionOp op, double straightforwardError,
+                        int64_t elements) {
+  double luck = 8 / std::sqrt(std::max<double>(elements, 1));
+  return 1.5 * straightforwardError + unitRoundoff(op.getAccumulatorType()) +
+         luck * unitRoundoff(op.getElementType());
 }

@@ -94,10 +94,13 @@ inline unsigned widthOf(mlir::Type type) {
   return type.isIndex() ? 64 : type.getIntOrFloatBitWidth();
 }
 
-/// An array element as a lane of its type.
+/// An array element as a lane of its type. A NaN among integers (a gap between
+/// elements) is some integer.
 inline Scalar scalarOfType(double value, mlir::Type type) {
   if (mlir::isa<mlir::FloatType>(type))
     return scalarOf(value);
+  if (!(std::fabs(value) < 0x1p63))
+    value = -0x1p63;
   return scalarOf(wrap(static_cast<int64_t>(value), widthOf(type)));
 }
 

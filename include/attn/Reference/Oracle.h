@@ -38,15 +38,21 @@ llvm::Expected<OracleResult> evaluateAttention(AttentionOp op,
 /// The straightforward implementation at the op's own precision, which sets the
 /// error that a kernel may have: operands rounded to their element types,
 /// products, softmax and sums in f32 (f64 for f64) in the order of the naive
-/// loops, results rounded to their types.
+/// loops, results rounded to their types. Where a 16-bit op has a wider output,
+/// probabilities are rounded to the element type before they meet the values:
+/// a matrix unit takes factors of one type, so no kernel on one can do better,
+/// and there is no rounding of the output to hide it.
 llvm::Expected<OracleResult>
 evaluateStraightforward(AttentionOp op, llvm::ArrayRef<Array> operands);
 
 /// The largest `relativeError` that a kernel may have on this op: 1.5 times the
-/// straightforward implementation's, and never less than a few units in the
-/// last place of the accumulator, because on some inputs (a single key) the
-/// straightforward result is exact and a correct kernel's is one rounding off.
-double errorBound(AttentionOp op, double straightforwardError);
+/// straightforward implementation's, and what rounding itself leaves open. One
+/// unit roundoff of the accumulator, because the straightforward result may be
+/// exact (a single key) and a correct kernel's one rounding off. Over few
+/// `elements` either error is a matter of luck, so there is a share that falls
+/// with the square root of their number.
+double errorBound(AttentionOp op, double straightforwardError,
+                  int64_t elements = std::numeric_limits<int64_t>::max());
 
 /// A function's one attention op, and where its operands come from.
 struct AttentionInFunction {

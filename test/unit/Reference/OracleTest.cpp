@@ -167,26 +167,33 @@ TEST_F(OracleTest, C6OffsetIsPerBatchOrOne) {
   OracleResult each = evaluate(op, {q, k, v, arrayOf({2}, {0, 1})});
   EXPECT_NEAR(each.output.data[0], 1, 1e-12);
   EXPECT_NEAR(each.output.data[1], 550, 1e-12);
-  OracleResult one = evaluate(op, {q, k, v, arrayOf({1}, {1})});
+  EXPECT_EQ(errorOf(op, {q, k, v, Array({1})}),
+            "attn.attention expects query_offset of 2, got 1");
+  AttentionOp shared = attention("causal query_offset(%p : tensor<1xi64>)",
+                                 ", %p: tensor<1xi64>");
+  OracleResult one = evaluate(shared, {q, k, v, arrayOf({1}, {1})});
   EXPECT_NEAR(one.output.data[0], 5.5, 1e-12);
-  EXPECT_EQ(errorOf(op, {q, k, v, Array({3})}),
-            "attn.attention expects query_offset of 2, got 3");
 }
 
 TEST_F(OracleTest, C7BiasBroadcasts) {
   Rows r = rows(2, {1, 1}, {0, 1});
   AttentionOp op =
-      attention("bias(%x : tensor<?x?xf32>)", ", %x: tensor<?x?xf32>");
+      attention("bias(%x : tensor<1x?xf32>)", ", %x: tensor<1x?xf32>");
   Array perKey = arrayOf({1, 2}, {0, std::log(3.0)});
   OracleResult result = evaluate(op, {r.query, r.key, r.value, perKey});
   EXPECT_NEAR(result.output.data[0], 0.75, 1e-12);
   EXPECT_NEAR(result.output.data[1], 0.75, 1e-12);
+  op = attention("bias(%x : tensor<?x1xf32>)", ", %x: tensor<?x1xf32>");
   Array perQuery = arrayOf({2, 1}, {0, std::log(3.0)});
   result = evaluate(op, {r.query, r.key, r.value, perQuery});
   EXPECT_NEAR(result.output.data[1], 0.5, 1e-12);
   EXPECT_NEAR(result.lse.data[1], std::log(6.0), 1e-12);
-  EXPECT_EQ(errorOf(op, {r.query, r.key, r.value, Array({3, 2})}),
-            "attn.attention expects the bias to broadcast to 1x1x2x2, got 3x2");
+  EXPECT_EQ(errorOf(op, {r.query, r.key, r.value, Array({3, 1})}),
+            "attn.attention expects the bias to broadcast to 1x1x2x2, got 3x1");
+  // What broadcasts is said by the type, not by the array.
+  EXPECT_EQ(errorOf(op, {r.query, r.key, r.value, Array({1, 1})}),
+            "attn.attention expects the bias to broadcast to 1x1x2x2, got 1x1; "
+            "a size that broadcasts must be 1 in the type");
 }
 
 TEST_F(OracleTest, C7LowestFiniteBiasIsANumber) {
@@ -201,8 +208,8 @@ TEST_F(OracleTest, C7LowestFiniteBiasIsANumber) {
 
 TEST_F(OracleTest, C7MaskHides) {
   Rows r = rows(2, {1, 1, 1}, {1, 10, 100});
-  AttentionOp op = attention("causal mask(%x : tensor<?x?x?x?xi1>)",
-                             ", %x: tensor<?x?x?x?xi1>");
+  AttentionOp op = attention("causal mask(%x : tensor<?x?x1x?xi1>)",
+                             ", %x: tensor<?x?x1x?xi1>");
   // Combined by and: the mask hides key 0, causality keys 1 and 2 of row 0.
   OracleResult result =
       evaluate(op, {r.query, r.key, r.value, arrayOf({1, 1, 1, 3}, {0, 1, 1})});
