@@ -79,10 +79,10 @@ static LogicalResult verifyTileable(AttentionOp op) {
   if (!tiling)
     return op.emitOpError("expects #attn.tiling to tile; run "
                           "attn-select-tiling first");
-  const Tiling &sizes = tiling.getValue();
-  if (sizes.softmax != "exact")
+  if (tiling.getValue().softmax != "exact")
     return op.emitOpError("expects an exact softmax, got \"")
-           << sizes.softmax << "\"; state softmax = \"exact\" in the tiling";
+           << tiling.getValue().softmax
+           << "\"; state softmax = \"exact\" in the tiling";
   AttentionShape shape = op.getShape();
   for (auto [name, given] :
        {std::pair<StringRef, int64_t>{"head dimension", shape.headDim},
