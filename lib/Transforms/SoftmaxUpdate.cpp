@@ -20,13 +20,36 @@ SoftmaxState SoftmaxState::from(ValueRange values) {
   return {values[0], values[1], values.size() > 2 ? values[2] : Value()};
 }
 
-SoftmaxUpdate::SoftmaxUpdate(TileBuilder &b, FloatType type, double c)
-    : b(b), type(type), rowType(b.typeOf(Extent::PerRow, type)), c(c),
-      zeroRow(b.constant(rowType, 0)), noneRow(b.negativeInfinity(rowType)),
-      cRow(b.constant(rowType, c)) {}
+SoftmaxUpdate::SoftmaxUpdate(TileBuilder &b, FloatType type, Exponent exponent)
+    : b(b), type(type), rowType(b.typeOf(Extent::PerRow, type)),
+      exponent(exponent), c(exponent.factor * llvm::numbers::log2e),
+      zeroRow(b.constant(rowType, 0)), noneRow(b.negativeInfinity(rowType)) {}
 
 Value SoftmaxUpdate::equals(Value value, Value constant) {
   return arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, value, constant);
+}
+
+Value SoftmaxUpdate::multiply(Value value, double factor) {
+  if (factor == 1)
+    return value;
+  return arith::MulFOp::create(b, value, b.constant(value.getType(), factor));
+}
+
+Value SoftmaxUpdate::exponents(Value scores, const Reference &reference) {
+  bool isTile = cast<VectorType>(scores.getType()).getRank() == 2;
+  auto spread = [&](Value row) {
+    return isTile ? b.toTile({row, Extent::PerRow}) : row;
+  };
+  if (exponent.mayOverflow)
+    return multiply(arith::SubFOp::create(b, scores, spread(reference.value)),
+                    c);
+  if (isTile)
+    return math::FmaOp::create(
+        b, scores, b.constant(scores.getType(), c),
+        spread(arith::NegFOp::create(b, reference.scaled)));
+  // Rounded as the tiles of either block saw the references, so that the
+  // corrections of a row multiply to exactly its change of reference.
+  return arith::SubFOp::create(b, multiply(scores, c), reference.scaled);
 }
 
 SoftmaxState SoftmaxUpdate::initial(int64_t valueDim, Value sink) {
@@ -35,10 +58,9 @@ SoftmaxState SoftmaxUpdate::initial(int64_t valueDim, Value sink) {
     state.acc = b.constant(VectorType::get({b.rows, valueDim}, type), 0);
   if (!sink)
     return state;
-  // exp(sink) = exp2(c * m) with m = sink * log2(e) / c, counted once. A sink
-  // of -inf counts for nothing.
-  Value score = arith::MulFOp::create(
-      b, sink, b.constant(type, llvm::numbers::log2e / c));
+  // A score m with factor * m = sink, counted once. A sink of -inf counts for
+  // nothing.
+  Value score = multiply(sink, 1 / exponent.factor);
   Value isNone = equals(sink, b.negativeInfinity(type));
   Value count = arith::SelectOp::create(b, isNone, b.constant(type, 0),
                                         b.constant(type, 1));
@@ -60,21 +82,16 @@ SoftmaxState SoftmaxUpdate::update(
 
   // A row that has seen no key has no reference to subtract: with 0 its
   // exponents are -inf, with -inf they would be NaN.
-  Value reference =
+  Reference reference;
+  reference.value =
       arith::SelectOp::create(b, equals(rowMax, noneRow), zeroRow, rowMax);
-  Value scaledReference = arith::MulFOp::create(b, reference, cRow);
-  Value negated = arith::NegFOp::create(b, scaledReference);
-  Value exponents =
-      math::FmaOp::create(b, scores, b.constant(scores.getType(), c),
-                          b.toTile({negated, Extent::PerRow}));
-  Value probabilities = math::Exp2Op::create(b, exponents);
+  if (!exponent.mayOverflow)
+    reference.scaled = multiply(reference.value, c);
+  Value probabilities = math::Exp2Op::create(b, exponents(scores, reference));
   setRole(probabilities.getDefiningOp(), role::kProbabilities);
 
-  // Both products are rounded as the exponents above saw them, so the
-  // corrections of a row multiply to exactly its change of reference.
-  Value change = arith::SubFOp::create(
-      b, arith::MulFOp::create(b, state.rowMax, cRow), scaledReference);
-  Value correction = math::Exp2Op::create(b, change);
+  Value correction =
+      math::Exp2Op::create(b, exponents(state.rowMax, reference));
   setRole(correction.getDefiningOp(), role::kCorrection);
 
   Value corrected = arith::MulFOp::create(b, state.rowSum, correction);
@@ -103,11 +120,10 @@ Value SoftmaxUpdate::output(const SoftmaxState &state) {
 }
 
 Value SoftmaxUpdate::logSumExp(const SoftmaxState &state) {
-  Value exponent = arith::MulFOp::create(b, state.rowMax, cRow);
   Value log2 = math::Log2Op::create(b, state.rowSum);
   Value natural =
-      arith::MulFOp::create(b, arith::AddFOp::create(b, exponent, log2),
-                            b.constant(rowType, llvm::numbers::ln2));
+      arith::AddFOp::create(b, multiply(state.rowMax, exponent.factor),
+                            multiply(log2, llvm::numbers::ln2));
   return arith::SelectOp::create(b, equals(state.rowSum, zeroRow), noneRow,
                                  natural);
 }

@@ -6,6 +6,8 @@
 //   rowSum   l   the sum of exp2(c * (s - m)) over the scores so far
 //   acc          the sum of exp2(c * (s - m)) * value row
 //
+// c is log2(e) times what the scores still lack, see Exponent.
+//
 // Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018),
 // algorithm 3; with the accumulator, Dao et al., "FlashAttention" (2022),
 // algorithm 1, lines 10 to 12. Division by l is left to the end.
@@ -15,7 +17,7 @@
 #ifndef ATTN_LIB_TRANSFORMS_SOFTMAXUPDATE_H
 #define ATTN_LIB_TRANSFORMS_SOFTMAXUPDATE_H
 
-#include "TileBuilder.h"
+#include "TileScore.h"
 
 namespace attn {
 
@@ -29,9 +31,8 @@ struct SoftmaxState {
 
 class SoftmaxUpdate {
 public:
-  /// `type` is the accumulator type; c, the factor of a score in the base-2
-  /// exponent, is positive.
-  SoftmaxUpdate(TileBuilder &b, mlir::FloatType type, double c);
+  /// `type` is the accumulator type.
+  SoftmaxUpdate(TileBuilder &b, mlir::FloatType type, Exponent exponent);
 
   /// Before any key. A sink (a logit of the row's head, in nats) is a key
   /// with that score and no value; null when there is none.
@@ -51,12 +52,20 @@ public:
 
 private:
   mlir::Value equals(mlir::Value value, mlir::Value constant);
+  mlir::Value multiply(mlir::Value value, double factor);
+  /// What is subtracted from the scores of a row, and c times it.
+  struct Reference {
+    mlir::Value value, scaled;
+  };
+  /// c * (scores - reference) for a tile, or for one score per row.
+  mlir::Value exponents(mlir::Value scores, const Reference &reference);
 
   TileBuilder &b;
   mlir::FloatType type;
   mlir::Type rowType;
+  Exponent exponent;
   double c;
-  mlir::Value zeroRow, noneRow, cRow;
+  mlir::Value zeroRow, noneRow;
 };
 
 } // namespace attn

@@ -3,21 +3,25 @@
 // attn-tile replaces the memref form of attn.attention by loops over blocks
 // whose tiles stay on chip. The score matrix is never written:
 //
-//   for each (batch b, query head h, query block t)              "tasks"
-//     Q = query[b, h, rows of t, :]                              "query"
+//   for each (batch b, query head h, query block t)          "tasks"
+//     Q = query[b, h, rows of t, :]                          "query"
 //     m = -inf, l = 0, acc = 0
-//     for each key/value block that the masks reach              "sweep"
-//       K = key[b, g(h), keys of the block, :]                   "key"
-//       s = Q K^T                                                "scores"
-//       s = score_mod(softcap(scale * s)) + bias                 TileScore
-//       s = -inf where hidden, in blocks that straddle an edge   "masked"
-//       m' = max(m, row maximum of s)                            "row_max"
-//       p  = exp2(c * s - c * m') "probabilities" a  = exp2(c * m - c * m')
-//       "correction" l  = l * a + row sum of p "row_sum" V = value[b, g(h),
-//       keys of the block, :]                 "value" acc = acc * a + p V;  m =
-//       m'                             "accumulator"
-//     output[b, h, rows of t, :] = acc / l                       "output"
-//     lse[b, h, rows of t] = ln 2 * (c * m + log2 l)             "lse"
+//     for each key/value block that the masks reach          "sweep", "reach"
+//       K = key[b, g(h), keys of the block, :]               "key"
+//       s = Q K^T                                            "scores"
+//       s = score_mod(softcap(scale * s)) + bias
+//       s = -inf where hidden, in blocks across an edge      "masked"
+//       m' = max(m, row maximum of s)                        "row_max"
+//       p  = exp2(c * (s - m'))                              "probabilities"
+//       a  = exp2(c * (m - m'))                              "correction"
+//       l  = l * a + row sum of p                            "row_sum"
+//       V = value[b, g(h), keys of the block, :]             "value"
+//       acc = acc * a + p V                                  "accumulator"
+//       m  = m'
+//     output[b, h, rows of t, :] = acc / l                   "output"
+//     lse[b, h, rows of t] = ln 2 * (c * m + log2 l)         "lse"
+//
+// with c = log2 e, times the scale when nothing but masks follows it.
 //
 // This is algorithm 1 of Dao et al., "FlashAttention" (2022), with the loops
 // exchanged (query blocks outside, as in FlashAttention-2, 2023) so that a
@@ -43,8 +47,8 @@
 //
 // A NaN in a key or value that lengths or band hide from the whole head is
 // never read. A value that mask, segments or mask_mod hide from the whole
-// task is masked out of the read. One that some row of the task sees is
-// multiplied by 0 for the others, and 0 * NaN is NaN.
+// task is left out of the read. Any other hidden value is multiplied by 0, and
+// 0 * NaN is NaN. A NaN in a hidden key goes nowhere: its score becomes -inf.
 //
 //===----------------------------------------------------------------------===//
 
@@ -186,8 +190,7 @@ Task AttentionTiler::enterTask(ValueRange ids, Index queryBlocks) {
 }
 
 void AttentionTiler::buildTask(const Task &task) {
-  SoftmaxUpdate softmax(b, op.getAccumulatorType(),
-                        TileScore::exponentFactor(op));
+  SoftmaxUpdate softmax(b, op.getAccumulatorType(), TileScore::exponent(op));
   Value sink;
   if (op.getSinks())
     sink = loadElement(b, op.getSinks(), task.head);

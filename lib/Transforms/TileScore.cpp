@@ -32,8 +32,8 @@ static double exponentShare(AttentionOp op) {
   return endsInScale(op) && fitsExponent(last) ? last : 1;
 }
 
-double TileScore::exponentFactor(AttentionOp op) {
-  return exponentShare(op) * llvm::numbers::log2e;
+Exponent TileScore::exponent(AttentionOp op) {
+  return {exponentShare(op), !endsInScale(op)};
 }
 
 TileScore::TileScore(TileBuilder &b, const Task &task)

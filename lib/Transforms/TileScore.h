@@ -15,13 +15,22 @@
 
 namespace attn {
 
+/// How a transformed score becomes a probability.
+struct Exponent {
+  /// The score times this is the exponent of e; positive.
+  double factor;
+  /// A bias or a region may return any finite number, the lowest included.
+  /// The greatest score is then subtracted before the multiplication, which
+  /// could overflow; otherwise both are one multiply-add.
+  bool mayOverflow;
+};
+
 class TileScore {
 public:
   /// Emits what one task needs before its sweep.
   TileScore(TileBuilder &b, const Task &task);
 
-  /// c > 0: a transformed score times c is the base-2 exponent.
-  static double exponentFactor(AttentionOp op);
+  static Exponent exponent(AttentionOp op);
 
   /// The scores of the block that starts at `firstKey`, from its product.
   mlir::Value apply(mlir::Value product, mlir::Value firstKey);

@@ -105,7 +105,8 @@ func.func @table(%q: memref<1x2x8x4xf32>, %k: memref<1x2x16x4xf32>, %v: memref<1
 // -----
 
 // A bias joins after the scale, widened to the accumulator's type. The
-// dimension of heads is absent, that of rows broadcasts.
+// dimension of heads is absent, that of rows broadcasts. A bias may be the
+// lowest finite number: the maximum is subtracted before log2(e) multiplies.
 
 // CHECK-LABEL: func @bias(
 // CHECK-SAME:  %[[BIAS:[^:,]+]]: memref<1x16xf16>
@@ -116,7 +117,10 @@ func.func @table(%q: memref<1x2x8x4xf32>, %k: memref<1x2x16x4xf32>, %v: memref<1
 // CHECK:         %[[ROW:.+]] = vector.transfer_read %[[VIEW]][%[[KEY]]], %{{.+}} : memref<16xf16, {{.*}}>, vector<8xf16>
 // CHECK:         %[[WIDE:.+]] = arith.extf %[[ROW]] : vector<8xf16> to vector<8xf32>
 // CHECK:         %[[TILE:.+]] = vector.broadcast %[[WIDE]] : vector<8xf32> to vector<4x8xf32>
-// CHECK:         arith.addf %[[SCALED]], %[[TILE]]
+// CHECK:         %[[SCORES:.+]] = arith.addf %[[SCALED]], %[[TILE]]
+// CHECK:         %[[CHANGE:.+]] = arith.subf %[[SCORES]], %{{.+}} : vector<4x8xf32>
+// CHECK:         %[[EXPONENTS:.+]] = arith.mulf %[[CHANGE]], %{{.+}} : vector<4x8xf32>
+// CHECK:         math.exp2 %[[EXPONENTS]] {attn.role = "probabilities"}
 func.func @bias(%q: memref<1x2x8x4xf32>, %k: memref<1x2x16x4xf32>, %v: memref<1x2x16x4xf32>, %bias: memref<1x16xf16>, %o: memref<1x2x8x4xf32>) {
   attn.attention %q, %k, %v bias(%bias : memref<1x16xf16>) tiling(#attn.tiling<block_query = 4, block_key = 8>)
     outs(%o : memref<1x2x8x4xf32>) : memref<1x2x8x4xf32>, memref<1x2x16x4xf32>, memref<1x2x16x4xf32>
@@ -125,7 +129,7 @@ func.func @bias(%q: memref<1x2x8x4xf32>, %k: memref<1x2x16x4xf32>, %v: memref<1x
 
 // -----
 
-// A sink is a key with the sink's score and no value: 2 is log2(e) / c.
+// A sink is a key with the sink's score and no value: 2 is 1 / scale.
 
 // CHECK-LABEL: func @sinks(
 // CHECK-SAME:  %[[SINKS:[^:,]+]]: memref<2xf32>
