@@ -21,6 +21,10 @@ using namespace mlir;
 using namespace attn;
 using namespace attn::cpu;
 
+/// Keys whose values are multiplied before the next rows are: 128 rows of 64
+/// f32 are 32 KiB, two thirds of an L1.
+static constexpr int64_t kValueChunk = 128;
+
 namespace {
 
 class FmaProduct : public TileProduct {
@@ -52,9 +56,8 @@ private:
                            ArrayRef<Value> raw);
   SmallVector<Value> multiplyScores(Task &task, Value position, Value panel,
                                     Value row);
-  void multiplyOutput(Task &task, const KeyBlock &block, Value view,
-                      Value position, Value column, int64_t vectors,
-                      int64_t step);
+  void multiplyOutput(Task &task, const KeyBlock &block, Value first,
+                      Value column, int64_t vectors);
 
   bool packsValues() const {
     return kernel.form.elementType != kernel.type ||
@@ -262,90 +265,107 @@ LogicalResult FmaProduct::keepScores(Task &task, Value row, Value column,
   });
 }
 
+/// Panels outside, rows inside: a panel stays in L1 while all rows pass by.
 LogicalResult FmaProduct::scores(Task &task, const KeyBlock &block) {
   Emitter &e = task.e;
   Value position = packedKeys ? packedPosition(task, blocks, block) : Value();
   bool valid = true;
-  e.loop(e.index(0), e.index(kernel.rows), kernel.registerRows, [&](Value row) {
-    Value panels = e.ceilDiv(block.limit(row), kernel.registerColumns);
-    e.loop(e.index(0), panels, 1, [&](Value panel) {
+  Value panels =
+      e.ceilDiv(block.limit(e.index(kernel.rows - 1)), kernel.registerColumns);
+  e.loop(e.index(0), panels, 1, [&](Value panel) {
+    Value column = e.mul(panel, kernel.registerColumns);
+    auto multiply = [&](Value row) {
       SmallVector<Value> sums = multiplyScores(task, position, panel, row);
-      valid &= succeeded(
-          keepScores(task, row, e.mul(panel, kernel.registerColumns), sums));
-    });
+      valid &= succeeded(keepScores(task, row, column, sums));
+    };
+    e.loop(
+        e.index(0), e.index(kernel.rows), kernel.registerRows, [&](Value row) {
+          if (!kernel.form.rightBound)
+            return multiply(row);
+          Value isReached = arith::CmpIOp::create(
+              e.b, e.loc, arith::CmpIPredicate::slt, column, block.limit(row));
+          scf::IfOp::create(e.b, e.loc, isReached, [&](OpBuilder &, Location) {
+            multiply(row);
+            scf::YieldOp::create(e.b, e.loc);
+          });
+        });
   });
   return success(valid);
 }
 
-void FmaProduct::multiplyOutput(Task &task, const KeyBlock &block, Value view,
-                                Value position, Value column, int64_t vectors,
-                                int64_t step) {
+/// acc alpha + P V for one column group and the keys [first, first + chunk).
+void FmaProduct::multiplyOutput(Task &task, const KeyBlock &block, Value first,
+                                Value column, int64_t vectors) {
   Emitter &e = task.e;
   const Scratch &s = task.scratch;
+  vector::TransferReadOp value = kernel.form.value;
+  int64_t step = kernel.outputRows(vectors);
+  Value position = packedValues ? packedPosition(task, blocks, block) : Value();
+  auto loadValue = [&](Value key, int64_t v) {
+    Value c = e.add(column, v * kernel.width);
+    return packedValues
+               ? e.load(kernel.vector, packedValues, {position, key, c})
+               : e.load(kernel.vector, task.slicer.scalar(value.getBase()),
+                        {e.add(block.start, key), c});
+  };
+  Value one = e.constant(kernel.type, 1.0);
+  Value isFirst = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq,
+                                        first, e.index(0));
   e.loop(e.index(0), e.index(kernel.rows), step, [&](Value row) {
     auto place = [&](int64_t r, int64_t v) {
       return SmallVector<Value>{e.add(row, r), e.add(column, v * kernel.width)};
     };
     SmallVector<Value> sums;
     for (int64_t r = 0; r < step; ++r) {
-      Value alpha = e.splat(kernel.vector,
-                            memref::LoadOp::create(e.b, e.loc, s.correction,
-                                                   ValueRange{e.add(row, r)}));
+      Value alpha = memref::LoadOp::create(e.b, e.loc, s.correction,
+                                           ValueRange{e.add(row, r)});
+      alpha = arith::SelectOp::create(e.b, e.loc, isFirst, alpha, one);
       for (int64_t v = 0; v < vectors; ++v)
         sums.push_back(arith::MulFOp::create(
-            e.b, e.loc, e.load(kernel.vector, s.output, place(r, v)), alpha));
+            e.b, e.loc, e.load(kernel.vector, s.output, place(r, v)),
+            e.splat(kernel.vector, alpha)));
     }
-    sums = e.loop(
-        e.index(0), block.limit(row), 1, sums,
-        [&](Value j, ValueRange carried) {
-          SmallVector<Value> values, next;
-          for (int64_t v = 0; v < vectors; ++v) {
-            Value c = e.add(column, v * kernel.width);
-            values.push_back(
-                view ? e.load(kernel.vector, view, {e.add(block.start, j), c})
-                     : e.load(kernel.vector, packedValues, {position, j, c}));
-          }
-          for (int64_t r = 0; r < step; ++r) {
-            Value p =
-                e.splat(kernel.vector,
-                        memref::LoadOp::create(e.b, e.loc, s.scores,
-                                               ValueRange{e.add(row, r), j}));
-            for (int64_t v = 0; v < vectors; ++v)
-              next.push_back(vector::FMAOp::create(e.b, e.loc, p, values[v],
-                                                   carried[r * vectors + v]));
-          }
-          return next;
-        });
+    Value last = e.min(e.add(first, kValueChunk), block.limit(row));
+    sums = e.loop(first, last, 1, sums, [&](Value key, ValueRange carried) {
+      SmallVector<Value> values, next;
+      for (int64_t v = 0; v < vectors; ++v)
+        values.push_back(loadValue(key, v));
+      for (int64_t r = 0; r < step; ++r) {
+        Value p = memref::LoadOp::create(e.b, e.loc, s.scores,
+                                         ValueRange{e.add(row, r), key});
+        for (int64_t v = 0; v < vectors; ++v)
+          next.push_back(
+              vector::FMAOp::create(e.b, e.loc, e.splat(kernel.vector, p),
+                                    values[v], carried[r * vectors + v]));
+      }
+      return next;
+    });
     for (int64_t r = 0; r < step; ++r)
       for (int64_t v = 0; v < vectors; ++v)
         e.store(sums[r * vectors + v], s.output, place(r, v));
   });
 }
 
+/// Chunks of values outside, rows inside: a chunk stays in L1 meanwhile.
 void FmaProduct::output(Task &task, const KeyBlock &block) {
-  vector::TransferReadOp value = kernel.form.value;
-  if (!value)
+  if (!kernel.form.value)
     return;
   Emitter &e = task.e;
-  Value view = packedValues ? Value() : task.slicer.scalar(value.getBase());
-  Value position = packedValues ? packedPosition(task, blocks, block) : Value();
-
   // Column groups of nearly equal width: 5 vectors as 3 + 2, not 4 + 1.
   int64_t total = kernel.valueColumns / kernel.width;
   int64_t most = kernel.registerColumns / kernel.width;
   int64_t groups = (total + most - 1) / most;
-  int64_t wide = total / groups + (total % groups != 0);
-  int64_t wideGroups = total % groups == 0 ? groups : total % groups;
-  e.loop(e.index(0), e.index(wideGroups * wide * kernel.width),
-         wide * kernel.width, [&](Value column) {
-           multiplyOutput(task, block, view, position, column, wide,
-                          kernel.outputRows(wide));
+  int64_t narrow = total / groups, wideGroups = total % groups;
+  int64_t wideEnd = wideGroups * (narrow + 1) * kernel.width;
+  e.loop(e.index(0), block.limit(e.index(kernel.rows - 1)), kValueChunk,
+         [&](Value first) {
+           e.loop(e.index(0), e.index(wideEnd), (narrow + 1) * kernel.width,
+                  [&](Value column) {
+                    multiplyOutput(task, block, first, column, narrow + 1);
+                  });
+           e.loop(e.index(wideEnd), e.index(kernel.valueColumns),
+                  narrow * kernel.width, [&](Value column) {
+                    multiplyOutput(task, block, first, column, narrow);
+                  });
          });
-  if (wideGroups != groups)
-    e.loop(e.index(wideGroups * wide * kernel.width),
-           e.index(kernel.valueColumns), (wide - 1) * kernel.width,
-           [&](Value column) {
-             multiplyOutput(task, block, view, position, column, wide - 1,
-                            kernel.outputRows(wide - 1));
-           });
 }
