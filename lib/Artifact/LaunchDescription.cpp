@@ -12,11 +12,11 @@ static std::string dimensionText(const Dimension &dimension) {
   return dimension.isDynamic() ? dimension.name : itostr(dimension.size);
 }
 
-std::string attn::shapeText(ArrayRef<Dimension> shape) {
+std::string attn::formatShape(ArrayRef<Dimension> shape) {
   return shape.empty() ? "scalar" : join(map_range(shape, dimensionText), "x");
 }
 
-std::string attn::shapeText(ArrayRef<int64_t> shape) {
+std::string attn::formatShape(ArrayRef<int64_t> shape) {
   return shape.empty()
              ? "scalar"
              : join(map_range(shape, [](int64_t s) { return itostr(s); }), "x");
@@ -36,16 +36,16 @@ Error LaunchDescription::bindShape(size_t index, ArrayRef<int64_t> shape,
   for (auto [given, expected] : zip(shape, argument.shape))
     fits &= given >= 0 && (expected.isDynamic() || given == expected.size);
   if (!fits)
-    return createStringError("argument '" + argument.name +
-                             "': expected shape " + shapeText(argument.shape) +
-                             ", got " + shapeText(shape));
+    return createStringError(
+        "argument '" + argument.name + "': expected shape " +
+        formatShape(argument.shape) + ", got " + formatShape(shape));
   for (auto [given, expected] : zip(shape, argument.shape)) {
     if (!expected.isDynamic())
       continue;
     auto [known, isNew] = sizes.try_emplace(expected.name, given);
     if (!isNew && known->second != given)
       return createStringError(
-          "argument '" + argument.name + "' of shape " + shapeText(shape) +
+          "argument '" + argument.name + "' of shape " + formatShape(shape) +
           " makes " + expected.name + " " + Twine(given) + ", but it is " +
           Twine(known->second) + " already; give arguments that agree");
   }
@@ -60,7 +60,7 @@ LaunchDescription::shapeOf(size_t index, const SizeMap &sizes) const {
     if (dimension.isDynamic() && size == sizes.end())
       return createStringError(
           "argument '" + arguments[index].name + "': size " + dimension.name +
-          " of shape " + shapeText(arguments[index].shape) + " is not known");
+          " of shape " + formatShape(arguments[index].shape) + " is not known");
     shape.push_back(dimension.isDynamic() ? size->second : dimension.size);
   }
   return shape;

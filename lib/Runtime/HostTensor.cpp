@@ -101,7 +101,7 @@ Expected<HostTensor> HostTensor::create(ElementType type,
     }
   }
   return createStringError("cannot allocate a tensor of shape " +
-                           shapeText(shape) + " and type " +
+                           formatShape(shape) + " and type " +
                            elementTypeName(type));
 }
 

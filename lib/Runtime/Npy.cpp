@@ -214,13 +214,13 @@ Expected<HostTensor> attn::parseNpy(StringRef bytes, StringRef source) {
   if (is_contained(header.shape, 0))
     expected = 0;
   else if (overflow)
-    return fail("has shape " + shapeText(ArrayRef<int64_t>(header.shape)) +
+    return fail("has shape " + formatShape(ArrayRef<int64_t>(header.shape)) +
                 ", more elements than 64 bits can count");
   if (elements.size() != size_t(expected))
     return fail(
         "is " +
         Twine(elements.size() < size_t(expected) ? "truncated" : "too long") +
-        ": shape " + shapeText(ArrayRef<int64_t>(header.shape)) + " takes " +
+        ": shape " + formatShape(ArrayRef<int64_t>(header.shape)) + " takes " +
         Twine(expected) + " bytes, got " + Twine(elements.size()));
 
   Expected<HostTensor> tensor = HostTensor::create(*type, header.shape);

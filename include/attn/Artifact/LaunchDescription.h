@@ -93,8 +93,8 @@ struct LaunchDescription {
 };
 
 /// Prints a shape as 1x8xSkvx64, or as "scalar".
-std::string shapeText(llvm::ArrayRef<Dimension> shape);
-std::string shapeText(llvm::ArrayRef<int64_t> shape);
+std::string formatShape(llvm::ArrayRef<Dimension> shape);
+std::string formatShape(llvm::ArrayRef<int64_t> shape);
 
 } // namespace attn
 
