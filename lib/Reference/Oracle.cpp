@@ -27,7 +27,7 @@ public:
                RegionProgram *maskMod, Type probabilityType)
       : problem(problem), scoreMod(scoreMod), maskMod(maskMod),
         probabilityType(probabilityType) {}
-  llvm::Expected<OracleResult> run();
+  llvm::Expected<OracleResult> run(RowFilter wanted);
 
 private:
   void transposeKeys(int64_t b, int64_t kvHead);
@@ -156,7 +156,8 @@ void RowEvaluator<T>::sumValues(int64_t b, int64_t kvHead, double *output) {
     output[d] = static_cast<double>(sums[d]);
 }
 
-template <typename T> llvm::Expected<OracleResult> RowEvaluator<T>::run() {
+template <typename T>
+llvm::Expected<OracleResult> RowEvaluator<T>::run(RowFilter wanted) {
   const AttentionShape &shape = problem.shape;
   OracleResult result{
       Array(problem.outputShape),
@@ -168,6 +169,8 @@ template <typename T> llvm::Expected<OracleResult> RowEvaluator<T>::run() {
       if (h % ratio == 0)
         transposeKeys(b, kvHead);
       for (int64_t i = 0; i < shape.queryLength; ++i) {
+        if (wanted && !wanted(b, h, i))
+          continue;
         multiplyKeys(problem.query.row(b, h, i));
         if (llvm::Error error = findVisibleKeys(b, h, i))
           return std::move(error);
@@ -186,7 +189,7 @@ template <typename T> llvm::Expected<OracleResult> RowEvaluator<T>::run() {
 template <typename T>
 static llvm::Expected<OracleResult>
 evaluate(AttentionOp op, ArrayRef<Array> operands, Rounding rounding,
-         Type probabilityType = {}) {
+         RowFilter wanted, Type probabilityType = {}) {
   llvm::Expected<AttentionProblem> problem =
       AttentionProblem::build(op, operands);
   if (!problem)
@@ -209,18 +212,20 @@ evaluate(AttentionOp op, ArrayRef<Array> operands, Rounding rounding,
     return std::move(error);
   return RowEvaluator<T>(*problem, scoreMod ? &*scoreMod : nullptr,
                          maskMod ? &*maskMod : nullptr, probabilityType)
-      .run();
+      .run(wanted);
 }
 
 llvm::Expected<OracleResult> attn::evaluateAttention(AttentionOp op,
-                                                     ArrayRef<Array> operands) {
+                                                     ArrayRef<Array> operands,
+                                                     RowFilter wanted) {
   if (op.getElementType().isF64())
-    return evaluate<long double>(op, operands, Rounding::exact);
-  return evaluate<double>(op, operands, Rounding::exact);
+    return evaluate<long double>(op, operands, Rounding::exact, wanted);
+  return evaluate<double>(op, operands, Rounding::exact, wanted);
 }
 
 llvm::Expected<OracleResult>
-attn::evaluateStraightforward(AttentionOp op, ArrayRef<Array> operands) {
+attn::evaluateStraightforward(AttentionOp op, ArrayRef<Array> operands,
+                              RowFilter wanted) {
   SmallVector<Array> rounded(operands);
   for (auto [array, operand] : llvm::zip_first(rounded, op->getOperands()))
     roundToType(array, cast<ShapedType>(operand.getType()).getElementType());
@@ -230,8 +235,8 @@ attn::evaluateStraightforward(AttentionOp op, ArrayRef<Array> operands) {
       op.getOutputType().getElementTypeBitWidth() > element.getWidth();
   llvm::Expected<OracleResult> result =
       isDouble
-          ? evaluate<double>(op, rounded, Rounding::typed)
-          : evaluate<float>(op, rounded, Rounding::typed,
+          ? evaluate<double>(op, rounded, Rounding::typed, wanted)
+          : evaluate<float>(op, rounded, Rounding::typed, wanted,
                             isWidened && element.getWidth() < 32 ? Type(element)
                                                                  : Type());
   if (!result)

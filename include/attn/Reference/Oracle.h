@@ -12,6 +12,7 @@
 #include "attn/IR/Attn.h"
 #include "attn/Reference/Array.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/Support/Error.h"
 #include <optional>
 
@@ -24,6 +25,9 @@ struct OracleResult {
   Array lse;
 };
 
+/// Says whether row [b, h, i] of the output is asked for. Without one, all are.
+using RowFilter = llvm::function_ref<bool(int64_t b, int64_t h, int64_t i)>;
+
 /// Evaluates the op in f64 (long double inside for f64 queries, so that there
 /// is something to compare an f64 kernel with) on the elements as given.
 ///
@@ -31,9 +35,11 @@ struct OracleResult {
 /// may be left out, and only their shapes are read. Sizes that the types leave
 /// open are taken from the arrays. An invisible key or value is never touched:
 /// a NaN in it cannot be seen in the result. A region is run for visible pairs
-/// only.
+/// only. Rows that `wanted` leaves out stay 0: a long sequence takes too long
+/// whole.
 llvm::Expected<OracleResult> evaluateAttention(AttentionOp op,
-                                               llvm::ArrayRef<Array> operands);
+                                               llvm::ArrayRef<Array> operands,
+                                               RowFilter wanted = nullptr);
 
 /// The straightforward implementation at the op's own precision, which sets the
 /// error that a kernel may have: operands rounded to their element types,
@@ -43,7 +49,8 @@ llvm::Expected<OracleResult> evaluateAttention(AttentionOp op,
 /// a matrix unit takes factors of one type, so no kernel on one can do better,
 /// and there is no rounding of the output to hide it.
 llvm::Expected<OracleResult>
-evaluateStraightforward(AttentionOp op, llvm::ArrayRef<Array> operands);
+evaluateStraightforward(AttentionOp op, llvm::ArrayRef<Array> operands,
+                        RowFilter wanted = nullptr);
 
 /// The largest `relativeError` that a kernel may have on this op: 1.5 times the
 /// straightforward implementation's, and what rounding itself leaves open. One
