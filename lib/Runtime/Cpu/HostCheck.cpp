@@ -23,6 +23,8 @@ static SmallVector<StringRef> requiredFeatures(const LaunchDescription &launch,
   for (StringRef feature : explicitOnes)
     if (feature.consume_front("+"))
       required.push_back(feature);
+    else if (feature.consume_front("-"))
+      llvm::erase(required, feature);
   return required;
 }
 

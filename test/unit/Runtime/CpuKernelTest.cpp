@@ -205,6 +205,15 @@ TEST(CpuKernel, NamesTheMissingFeature) {
             std::string::npos)
       << error;
 }
+
+TEST(CpuKernel, AsksForNoFeatureThatIsSwitchedOff) {
+  Artifact artifact = twice();
+  artifact.launch.arch = "sapphirerapids";
+  for (const auto &feature : sys::getHostCPUFeatures())
+    if (!feature.second)
+      artifact.launch.features += ("-" + feature.first() + ",").str();
+  expectTwice(artifact);
+}
 #endif
 
 TEST(CpuKernel, FindsTheOpenMPRuntime) {
