@@ -3,9 +3,12 @@
 #include "attn/Pipelines/Registration.h"
 #include "attn/Conversion/Passes.h"
 #include "attn/IR/Attn.h"
+#include "attn/Pipelines/Pipelines.h"
 #include "attn/Transforms/BufferizableOpInterfaceImpl.h"
 #include "attn/Transforms/Passes.h"
 #include "mlir/IR/DialectRegistry.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassRegistry.h"
 
 void attn::registerAttnDialects(mlir::DialectRegistry &registry) {
   registry.insert<AttnDialect>();
@@ -15,4 +18,13 @@ void attn::registerAttnDialects(mlir::DialectRegistry &registry) {
 void attn::registerAttnPasses() {
   registerAttnTransformsPasses();
   registerAttnConversionPasses();
+  mlir::PassPipelineRegistration<PipelineOptions>(
+      "attn-to-tiled",
+      "attention to the tiled form: choose sizes, bufferize, expand to the "
+      "online-softmax loop nest",
+      buildAttnToTiledPipeline);
+  mlir::PassPipelineRegistration<PipelineOptions>(
+      "attn-to-cpu",
+      "attention to the LLVM dialect for a CPU, by way of attn-to-tiled",
+      buildAttnToCpuPipeline);
 }

@@ -1,0 +1,57 @@
+//===- Pipelines.h - The passes of each stage, in order ---------*- C++ -*-===//
+//
+// A stage is a word of --emit. Each function below adds the passes that lead
+// from the stage before to the one it is named after; the two pipelines are
+// these in a row. No pass is named anywhere else.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef ATTN_PIPELINES_PIPELINES_H
+#define ATTN_PIPELINES_PIPELINES_H
+
+#include "mlir/Pass/PassOptions.h"
+
+namespace mlir {
+class OpPassManager;
+}
+
+namespace attn {
+
+struct PipelineOptions : public mlir::PassPipelineOptions<PipelineOptions> {
+  PassOptions::Option<std::string> target{
+      *this, "target",
+      llvm::cl::desc("name of a known target; ops that carry #attn.target keep "
+                     "theirs"),
+      llvm::cl::init("cpu")};
+};
+
+//===----------------------------------------------------------------------===//
+// Stages
+//===----------------------------------------------------------------------===//
+
+/// input -> attn: attention in its shortest form.
+void addPassesToAttn(mlir::OpPassManager &pm);
+/// attn -> configured: #attn.target and #attn.tiling on each op.
+void addPassesToConfigured(mlir::OpPassManager &pm, std::string target);
+/// configured -> tiled: buffers for tensors, results as trailing arguments,
+/// then the loop nest.
+void addPassesToTiled(mlir::OpPassManager &pm);
+/// tiled -> mapped, on a CPU: vectors, scratch and threads.
+void addPassesToMappedCpu(mlir::OpPassManager &pm);
+/// mapped -> llvm: MLIR's LLVM dialect, by upstream conversions.
+void addPassesToLlvm(mlir::OpPassManager &pm);
+
+//===----------------------------------------------------------------------===//
+// Pipelines
+//===----------------------------------------------------------------------===//
+
+/// attn-to-tiled: input to tiled.
+void buildAttnToTiledPipeline(mlir::OpPassManager &pm,
+                              const PipelineOptions &options);
+/// attn-to-cpu: input to llvm.
+void buildAttnToCpuPipeline(mlir::OpPassManager &pm,
+                            const PipelineOptions &options);
+
+} // namespace attn
+
+#endif // ATTN_PIPELINES_PIPELINES_H
