@@ -1,0 +1,20 @@
+//===- Stage.h - The stages of the road -------------------------*- C++ -*-===//
+
+#ifndef ATTN_COMPILER_STAGE_H
+#define ATTN_COMPILER_STAGE_H
+
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+
+namespace attn {
+
+/// What the IR is, in the order that it goes through; a word of --emit each.
+enum class Stage { Input, Attn, Configured, Tiled, Mapped, Llvm, Asm, Obj };
+
+llvm::StringRef stageName(Stage stage);
+/// The error names all stages.
+llvm::Expected<Stage> parseStage(llvm::StringRef name);
+
+} // namespace attn
+
+#endif // ATTN_COMPILER_STAGE_H

@@ -1,0 +1,122 @@
+//===- CodeGeneration.cpp - From the LLVM dialect to code -----------------===//
+
+#include "CodeGeneration.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/IR/Verifier.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+#include "llvm/TargetParser/Host.h"
+#include "llvm/TargetParser/X86TargetParser.h"
+
+using namespace llvm;
+using namespace attn;
+
+Triple attn::tripleOf(const TargetDescription &target) {
+  bool isX86 =
+      X86::parseArchX86(target.arch, /*Only64Bit=*/true) != X86::CK_None;
+  Triple host(sys::getProcessTriple());
+  if (host.getArch() == (isX86 ? Triple::x86_64 : Triple::aarch64))
+    return host;
+  return Triple(isX86 ? "x86_64-unknown-linux-gnu"
+                      : "aarch64-unknown-linux-gnu");
+}
+
+std::string attn::interfaceSymbol(StringRef function) {
+  return ("_mlir_ciface_" + function).str();
+}
+
+static Expected<std::unique_ptr<TargetMachine>>
+createMachine(const TargetDescription &target) {
+  [[maybe_unused]] static bool initialized = [] {
+    InitializeAllTargetInfos();
+    InitializeAllTargets();
+    InitializeAllTargetMCs();
+    InitializeAllAsmPrinters();
+    return true;
+  }();
+  Triple triple = tripleOf(target);
+  std::string error;
+  const Target *llvmTarget = TargetRegistry::lookupTarget(triple, error);
+  if (!llvmTarget)
+    return createStringError(Twine(error));
+  std::unique_ptr<TargetMachine> machine(llvmTarget->createTargetMachine(
+      triple, target.arch, target.features, TargetOptions(), Reloc::PIC_,
+      std::nullopt, CodeGenOptLevel::Default));
+  if (!machine)
+    return createStringError("LLVM has no code generator for " + triple.str());
+  return machine;
+}
+
+/// Only the entry is seen from outside, and nothing unwinds: helpers are
+/// inlined and no unwind tables are written.
+static void internalize(Module &module, StringRef symbol) {
+  for (Function &function : module) {
+    if (function.isDeclaration())
+      continue;
+    function.setDoesNotThrow();
+    if (function.getName() != symbol)
+      function.setLinkage(GlobalValue::InternalLinkage);
+  }
+}
+
+/// The kernel's loops are vectorised and unrolled as the tiling says; LLVM is
+/// to clean up and not to choose again.
+static void optimize(Module &module, TargetMachine &machine) {
+  PipelineTuningOptions tuning;
+  tuning.LoopVectorization = false;
+  tuning.SLPVectorization = false;
+  tuning.LoopInterleaving = false;
+  tuning.LoopUnrolling = false;
+  PassBuilder builder(&machine, tuning);
+  LoopAnalysisManager loops;
+  FunctionAnalysisManager functions;
+  CGSCCAnalysisManager callGraph;
+  ModuleAnalysisManager modules;
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(callGraph);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, callGraph, modules);
+  builder.buildPerModuleDefaultPipeline(OptimizationLevel::O2)
+      .run(module, modules);
+}
+
+Expected<std::string> attn::generateCode(mlir::ModuleOp source,
+                                         StringRef symbol,
+                                         const TargetDescription &target,
+                                         bool asAssembly) {
+  Expected<std::unique_ptr<TargetMachine>> machine = createMachine(target);
+  if (!machine)
+    return machine.takeError();
+  LLVMContext context;
+  std::unique_ptr<Module> module =
+      mlir::translateModuleToLLVMIR(source, context, "attention");
+  if (!module)
+    return createStringError("the module does not translate to LLVM IR");
+  module->setTargetTriple((*machine)->getTargetTriple());
+  module->setDataLayout((*machine)->createDataLayout());
+  internalize(*module, symbol);
+  // The code generator aborts on IR that is not valid.
+  std::string problem;
+  raw_string_ostream problemStream(problem);
+  if (verifyModule(*module, &problemStream))
+    return createStringError("LLVM rejects the kernel: " +
+                             StringRef(problem).split('\n').first);
+  optimize(*module, **machine);
+
+  SmallVector<char, 0> code;
+  raw_svector_ostream os(code);
+  legacy::PassManager passes;
+  CodeGenFileType type =
+      asAssembly ? CodeGenFileType::AssemblyFile : CodeGenFileType::ObjectFile;
+  if ((*machine)->addPassesToEmitFile(passes, os, nullptr, type))
+    return createStringError("LLVM cannot emit code for '" +
+                             Twine(target.name) + "'");
+  passes.run(*module);
+  return std::string(code.data(), code.size());
+}
