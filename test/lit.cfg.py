@@ -9,7 +9,7 @@ config.test_format = lit.formats.ShTest(execute_external=False)
 config.suffixes = [".mlir", ".test"]
 config.test_source_root = os.path.join(config.attn_source, "test")
 config.test_exec_root = os.path.join(config.attn_build, "test")
-config.excludes = ["bench", "data", "embed", "fuzz", "unit"]
+config.excludes = ["Inputs", "bench", "data", "embed", "fuzz", "unit"]
 
 config.environment["PATH"] = os.pathsep.join(
     [
