@@ -235,6 +235,10 @@ void CaseGenerator::drawSizes(AttentionCase &c) {
   c.shape.queryHeads = c.shape.kvHeads * pick({1, 1, 2, 3, 5});
   c.shape.queryLength = pick(lengths);
   c.shape.kvLength = chance(0.4) ? c.shape.queryLength : pick(lengths);
+  if (chance(0.05)) {
+    c.shape.queryLength = between(66, 200);
+    c.shape.kvLength = between(66, 300);
+  }
   c.shape.headDim = pick(depths);
   c.shape.valueDim = chance(0.5) ? c.shape.headDim : pick(depths);
   if (chance(0.04))
@@ -357,18 +361,26 @@ void CaseGenerator::drawMasks(AttentionCase &c) {
 
 void CaseGenerator::drawScoring(AttentionCase &c) {
   if (chance(0.4))
-    c.scoring += llvm::formatv(" scale({0:f6})",
-                               std::array{0.25, 1.0, 0.0, -0.5}[between(0, 3)]);
+    c.scoring += llvm::formatv(
+        " scale({0:f6})", std::array{0.25, 1.0, 0.0, -0.5, 8.0}[between(0, 4)]);
   if (chance(0.2))
     c.scoring += llvm::formatv(" softcap({0:f6})", chance(0.5) ? 1.5 : 20.0);
-  if (chance(0.25)) {
-    const char *elements[] = {"f32", "bf16", "f16", "f64"};
-    addBroadcast(c, "bias", elements[between(0, 3)]);
-    if (chance(0.2))
-      for (double &element : c.operands.back().data.data)
-        if (chance(0.3))
-          element = -std::numeric_limits<double>::infinity();
-  }
+  if (!chance(0.25))
+    return;
+  const char *elements[] = {"f32", "bf16", "f16", "f64"};
+  addBroadcast(c, "bias", elements[between(0, 3)]);
+  CaseOperand &bias = c.operands.back();
+  // Infinities, and the lowest finite number, which is a number and no mask.
+  const double infinity = std::numeric_limits<double>::infinity();
+  double lowest = bias.element == "f16"    ? -65504.0
+                  : bias.element == "bf16" ? -0x1.fep127
+                                           : -0x1.fffffep127;
+  double special =
+      std::array{-infinity, infinity, lowest, lowest}[between(0, 3)];
+  if (chance(0.4))
+    for (double &element : bias.data.data)
+      if (chance(special == infinity ? 0.05 : 0.4))
+        element = special;
 }
 
 void CaseGenerator::drawRegions(AttentionCase &c) {

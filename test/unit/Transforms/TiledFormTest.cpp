@@ -112,7 +112,7 @@ void TiledFormTest::poison(AttentionCase &c, const Array &visible,
       }
   if (poisonsQueries && s.batch * s.queryHeads * s.queryLength > 0)
     poisonRow(*c.find("query"), c.queryLayout, 0, s.queryHeads - 1,
-              s.queryLength / 2, kNaN);
+              s.queryLength / 2, chance(0.5) ? kNaN : kInfinity);
   CaseOperand *bias = c.find("bias");
   if (bias && ArrayRef(bias->data.shape) == ArrayRef(visible.shape) &&
       chance(0.7))
