@@ -30,9 +30,13 @@ ifeq ($(origin CXX),default)
   COMPILER = $$(command -v clang++-22 >/dev/null && echo CC=clang-22 CXX=clang++-22)
 endif
 
+# PRESET=asan: libLLVM is not instrumented, so what it does to the memory of its
+# allocators and containers is not seen.
+export ASAN_OPTIONS ?= allow_user_poisoning=0:detect_container_overflow=0
+
 .DEFAULT_GOAL := build
 .PHONY: demo test build bench-cpu docs lint format format-check fuzz test-long \
-        install clean deps deps-bench configure
+        install clean deps configure
 
 # make forgets the clock between recipes; the summary wants the whole time.
 START := $(shell date +%s)
@@ -42,7 +46,7 @@ done = @printf '\n== %s (%s s)\n' "$(1)" "$$(( $$(date +%s) - $(START) ))"
 deps:
 	$(call step,Tools and libraries)
 	@if [ "$(DEPS)" = no ]; then echo "not looked at (DEPS=no)"; \
-	 else scripts/install-deps.sh; fi
+	 else scripts/install-deps.sh $(if $(filter asan,$(PRESET)),asan,build); fi
 
 configure: deps
 	$(call step,Configure: preset $(PRESET) in $(BUILD))
@@ -66,15 +70,17 @@ test-long: build
 	@ctest --test-dir $(BUILD) --output-on-failure -L long --no-tests=error
 	$(call done,All long tests passed)
 
+# The OpenBLAS of numpy's wheel, not held back, measures the machine's limit.
 demo: build
+	@[ "$(DEPS)" = no ] || scripts/install-deps.sh python $(BUILD)/venv numpy
 	$(call step,Demo)
-	@scripts/demo.sh $(BUILD)
+	@env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE \
+	  $(BUILD)/venv/bin/python scripts/demo.py $(BUILD)
 	$(call done,Demo finished)
 
-deps-bench: deps
-	@if [ "$(DEPS)" != no ]; then scripts/install-deps.sh bench $(BUILD)/venv; fi
-
-bench-cpu: deps-bench build
+bench-cpu: build
+	@[ "$(DEPS)" = no ] || scripts/install-deps.sh python $(BUILD)/venv \
+	  numpy threadpoolctl onnxruntime openvino torch
 	$(call step,CPU benchmark)
 	@$(BUILD)/venv/bin/python test/bench/cpu.py --build $(BUILD)
 	$(call done,CPU benchmark finished)

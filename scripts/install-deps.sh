@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Installs what is missing on Debian 12, and nothing else.
 #
-#   scripts/install-deps.sh                    compilers, LLVM and MLIR 22, test tools
-#   scripts/install-deps.sh bench build/venv   the CPU attentions that we compare with
+#   scripts/install-deps.sh                          compilers, LLVM and MLIR 22, test tools
+#   scripts/install-deps.sh asan                     these and the sanitizers
+#   scripts/install-deps.sh python VENV WHEEL...     Python packages into a folder of the build
 #
 # LLVM and MLIR 22 are in Debian's security archive. Everything present is left
 # alone, so a second call takes a fraction of a second and needs no network.
@@ -15,9 +16,6 @@ packages=(
   libmlir-22-dev mlir-22-tools llvm-22-dev llvm-22-tools libomp-22-dev
   libgtest-dev clang-format-22 codespell python3 python3-numpy
 )
-bench_packages=(python3-venv)
-bench_wheels=(numpy threadpoolctl onnxruntime openvino torch)
-
 say() { printf '%s\n' "$*"; }
 fail() { printf 'install-deps: %s\n' "$*" >&2; exit 1; }
 
@@ -54,25 +52,29 @@ install_debian() {
   say "Debian packages: installed"
 }
 
-install_bench() {
-  local venv=$1 wheel
+install_python() {
+  local venv=$1 wheel wanted=()
+  shift
   [ -x "$venv/bin/python" ] || /usr/bin/python3 -m venv "$venv"
-  local wanted=()
-  for wheel in "${bench_wheels[@]}"; do
-    "$venv/bin/python" -m pip show -q "$wheel" >/dev/null 2>&1 || wanted+=("$wheel")
+  for wheel in "$@"; do
+    compgen -G "$venv/lib/python3*/site-packages/${wheel//-/_}-*.dist-info" \
+      >/dev/null || wanted+=("$wheel")
   done
   if [ ${#wanted[@]} -gt 0 ]; then
     say "Python packages to install in $venv: ${wanted[*]}"
-    "$venv/bin/python" -m pip install -q "${wanted[@]}"
+    "$venv/bin/python" -m pip install -q --disable-pip-version-check "${wanted[@]}"
   fi
-  say "Python packages: all ${#bench_wheels[@]} present"
+  say "Python packages: all $# present"
 }
 
 case "${1:-build}" in
 build) install_debian "${packages[@]}" ;;
-bench)
-  install_debian "${bench_packages[@]}"
-  install_bench "${2:?usage: install-deps.sh bench VENV}"
+asan) install_debian "${packages[@]}" libclang-rt-22-dev ;;
+python)
+  shift
+  [ $# -ge 2 ] || fail "usage: install-deps.sh python VENV WHEEL..."
+  install_debian python3-venv
+  install_python "$@"
   ;;
-*) fail "expected 'build' or 'bench VENV', got '$1'" ;;
+*) fail "expected 'build', 'asan' or 'python VENV WHEEL...', got '$1'" ;;
 esac

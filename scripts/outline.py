@@ -47,7 +47,7 @@ PHRASES = {
     "row_sum": lambda line: "l   = a l + row sum of p",
     "accumulator": lambda line: f"acc = a acc + p · (read value)  <{last_vector(line)}>",
     "output": lambda line: "write acc / l",
-    "lse": lambda line: "write ln(exp(m) l)",
+    "lse": lambda line: "write (c m + log2 l) ln 2",
 }
 
 
