@@ -1,3 +1,24 @@
+# The headers that most translation units read, compiled once. They are stable
+# (MLIR's and the standard library's, none of this project) and every user has
+# the same flags.
+file(WRITE "${CMAKE_BINARY_DIR}/AttnPrecompiled.cpp" "")
+add_library(AttnPrecompiled OBJECT "${CMAKE_BINARY_DIR}/AttnPrecompiled.cpp")
+target_precompile_headers(AttnPrecompiled PRIVATE
+  <mlir/Dialect/Arith/IR/Arith.h> <mlir/Dialect/Func/IR/FuncOps.h>
+  <mlir/Dialect/Math/IR/Math.h> <mlir/Dialect/MemRef/IR/MemRef.h>
+  <mlir/Dialect/SCF/IR/SCF.h> <mlir/Dialect/Vector/IR/VectorOps.h>
+  <mlir/IR/PatternMatch.h> <mlir/Pass/Pass.h> <llvm/Support/JSON.h>)
+
+# attn_precompile(NAME libraries...): read them in this target's sources, unless
+# all it uses is free of MLIR.
+function(attn_precompile name)
+  set(libraries ${ARGN})
+  list(REMOVE_ITEM libraries AttnArtifact AttnRuntime LLVM ${CMAKE_DL_LIBS})
+  if(libraries)
+    target_precompile_headers(${name} REUSE_FROM AttnPrecompiled)
+  endif()
+endfunction()
+
 # attn_add_library(NAME sources... [DEPENDS targets...] [LINK libraries...])
 #
 # A static library of this project. LINK names what the layer may use: other
@@ -8,6 +29,7 @@ function(attn_add_library name)
   cmake_parse_arguments(ARG "" "" "DEPENDS;LINK" ${ARGN})
   add_library(${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
   target_link_libraries(${name} PUBLIC ${ARG_LINK})
+  attn_precompile(${name} ${ARG_LINK})
   if(ARG_DEPENDS)
     add_dependencies(${name} ${ARG_DEPENDS})
   endif()
@@ -23,6 +45,7 @@ function(attn_add_tool name)
   cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
   add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
   target_link_libraries(${name} PRIVATE ${ARG_LINK})
+  attn_precompile(${name} ${ARG_LINK})
   install(TARGETS ${name} RUNTIME DESTINATION bin)
 endfunction()
 
@@ -34,6 +57,7 @@ function(attn_add_unit_test name)
   cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
   add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
   target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gtest_main)
+  attn_precompile(${name} ${ARG_LINK})
   set_target_properties(${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/test/unit")
   gtest_discover_tests(${name} TEST_FILTER "-*Long.*" DISCOVERY_TIMEOUT 60

@@ -30,10 +30,12 @@
 #include "attn/Conversion/Passes.h"
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/AMX/AMXDialect.h"
+#include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/OpenMP/OpenMPDialect.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
 namespace attn {
 #define GEN_PASS_DEF_TILEDTOCPU
@@ -365,6 +367,12 @@ LogicalResult KernelEmitter::emit() {
   return success(valid);
 }
 
+/// Whether the chip rounds f32 to bf16 in one instruction.
+static bool hasBf16Rounding(const TiledForm &form) {
+  StringRef features = form.target.features;
+  return features.contains("+avx512bf16") || features.contains("+bf16");
+}
+
 namespace {
 struct TiledToCPU : attn::impl::TiledToCPUBase<TiledToCPU> {
   void runOnOperation() override {
@@ -373,6 +381,7 @@ struct TiledToCPU : attn::impl::TiledToCPUBase<TiledToCPU> {
       if (getRole(loop) == role::kTasks)
         kernels.push_back(loop);
     });
+    bool roundsInSoftware = false;
     for (scf::ForallOp loop : kernels) {
       FailureOr<TiledForm> form = readTiledForm(loop);
       if (failed(form))
@@ -380,7 +389,15 @@ struct TiledToCPU : attn::impl::TiledToCPUBase<TiledToCPU> {
       OpBuilder builder(loop);
       if (failed(KernelEmitter(builder, *form).emit()))
         return signalPassFailure();
+      roundsInSoftware |= form->elementType.isBF16() && !hasBf16Rounding(*form);
     }
+    if (!roundsInSoftware)
+      return;
+    // Without an instruction LLVM would call a function for each element.
+    RewritePatternSet patterns(&getContext());
+    arith::populateExpandBFloat16Patterns(patterns);
+    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+      signalPassFailure();
   }
 };
 } // namespace
