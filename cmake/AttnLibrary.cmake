@@ -51,8 +51,8 @@ endfunction()
 
 # attn_add_unit_test(NAME sources... [LINK libraries...])
 #
-# A GoogleTest program; ctest knows each of its tests by name. A test named
-# Long.* runs by `make test-long` only.
+# A GoogleTest program; ctest knows each of its tests by name. A suite *Long or
+# a case Long* runs by `make test-long` only.
 function(attn_add_unit_test name)
   cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
   add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
@@ -60,8 +60,8 @@ function(attn_add_unit_test name)
   attn_precompile(${name} ${ARG_LINK})
   set_target_properties(${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/test/unit")
-  gtest_discover_tests(${name} TEST_FILTER "-*Long.*" DISCOVERY_TIMEOUT 60
-    PROPERTIES LABELS unit)
-  gtest_discover_tests(${name} TEST_FILTER "*Long.*" DISCOVERY_TIMEOUT 60
-    TEST_LIST ${name}_LONG_TESTS PROPERTIES LABELS long)
+  gtest_discover_tests(${name} TEST_FILTER "-*Long.*:*.Long*"
+    DISCOVERY_TIMEOUT 60 PROPERTIES LABELS unit)
+  gtest_discover_tests(${name} TEST_FILTER "*Long.*:*.Long*"
+    DISCOVERY_TIMEOUT 60 TEST_LIST ${name}_LONG_TESTS PROPERTIES LABELS long)
 endfunction()
