@@ -3,7 +3,7 @@
 #
 #   make demo         one attention module for every target, run on this CPU
 #   make test         every test: unit, lit, install, plugin, format, spelling
-#   make build        only the tools, in build/bin
+#   make build        tools in build/bin, and the tests
 #   make bench-cpu    speed against the machine's limit and the peers
 #   make docs         docs/Dialect.md and docs/Passes.md from the definitions
 #   make lint         format, spelling, stray paths
@@ -35,7 +35,7 @@ endif
 export ASAN_OPTIONS ?= allow_user_poisoning=0:detect_container_overflow=0
 
 .DEFAULT_GOAL := build
-.PHONY: demo test build bench-cpu docs lint format format-check fuzz test-long \
+.PHONY: demo test tools build bench-cpu docs lint format format-check fuzz test-long \
         install clean deps configure
 
 # make forgets the clock between recipes; the summary wants the whole time.
@@ -54,6 +54,11 @@ configure: deps
 	  > $(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
 	@rm -f $(BUILD).log
 
+tools: configure
+	$(call step,Build the tools with $(JOBS) jobs)
+	@cmake --build $(BUILD) -j $(JOBS) --target attn-tools
+	$(call done,Built: tools are in $(BUILD)/bin)
+
 build: configure
 	$(call step,Build with $(JOBS) jobs)
 	@cmake --build $(BUILD) -j $(JOBS)
@@ -71,14 +76,14 @@ test-long: build
 	$(call done,All long tests passed)
 
 # The OpenBLAS of numpy's wheel, not held back, measures the machine's limit.
-demo: build
+demo: tools
 	@[ "$(DEPS)" = no ] || scripts/install-deps.sh python $(BUILD)/venv numpy
 	$(call step,Demo)
 	@env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE \
 	  $(BUILD)/venv/bin/python scripts/demo.py $(BUILD)
 	$(call done,Demo finished)
 
-bench-cpu: build
+bench-cpu: tools
 	@[ "$(DEPS)" = no ] || scripts/install-deps.sh python $(BUILD)/venv \
 	  numpy threadpoolctl onnxruntime openvino torch
 	$(call step,CPU benchmark)

@@ -47,6 +47,11 @@ function(attn_add_tool name)
   target_link_libraries(${name} PRIVATE ${ARG_LINK})
   attn_precompile(${name} ${ARG_LINK})
   install(TARGETS ${name} RUNTIME DESTINATION bin)
+  # What `make demo` builds: all that a user runs, and no test.
+  if(NOT TARGET attn-tools)
+    add_custom_target(attn-tools)
+  endif()
+  add_dependencies(attn-tools ${name})
 endfunction()
 
 # attn_add_unit_test(NAME sources... [LINK libraries...])
