@@ -155,6 +155,8 @@ FailureOr<Value> TileSlicer::sliceRead(Operation *op, const Piece &piece,
     }
   }
   Type element = read.getVectorType().getElementType();
+  if (lanesVary && element.isInteger(1))
+    return loadBooleans(base, indices, lanesDim, piece.width);
   if (!lanesVary) {
     Value loaded = memref::LoadOp::create(b, loc, base, indices);
     if (shape == Shape::Row)
@@ -170,6 +172,30 @@ FailureOr<Value> TileSlicer::sliceRead(Operation *op, const Piece &piece,
       lanesMap, ArrayRef<bool>{false}));
 }
 
+/// A vector load of i1 would read packed bits, and memory holds one a byte:
+/// lane by lane, false past the end.
+Value TileSlicer::loadBooleans(Value base, ArrayRef<Value> indices,
+                               unsigned lanesDim, int64_t width) {
+  auto type = VectorType::get(width, b.getI1Type());
+  Value lanes =
+      arith::ConstantOp::create(b, loc, DenseElementsAttr::get(type, false));
+  Value size = memref::DimOp::create(b, loc, base, lanesDim);
+  Value one = arith::ConstantIndexOp::create(b, loc, 1);
+  Value last = arith::SubIOp::create(b, loc, size, one);
+  for (int64_t lane = 0; lane < width; ++lane) {
+    SmallVector<Value> at(indices);
+    Value offset = arith::ConstantIndexOp::create(b, loc, lane);
+    Value wanted = arith::AddIOp::create(b, loc, indices[lanesDim], offset);
+    Value inside =
+        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, wanted, last);
+    at[lanesDim] = arith::MinSIOp::create(b, loc, wanted, last);
+    Value loaded = memref::LoadOp::create(b, loc, base, at);
+    loaded = arith::AndIOp::create(b, loc, loaded, inside);
+    lanes = vector::InsertOp::create(b, loc, loaded, lanes, lane);
+  }
+  return lanes;
+}
+
 FailureOr<Value> TileSlicer::sliceGather(Operation *op, const Piece &piece,
                                          Shape shape) {
   auto gather = cast<vector::GatherOp>(op);
@@ -181,9 +207,14 @@ FailureOr<Value> TileSlicer::sliceGather(Operation *op, const Piece &piece,
     offsets.push_back(scalar(offset));
   Value base = scalar(gather.getBase());
   if (shape == Shape::Row) {
-    offsets.back() = arith::AddIOp::create(b, loc, offsets.back(), *index);
+    Value position = *index;
+    if (!position.getType().isIndex())
+      position = arith::IndexCastOp::create(b, loc, b.getIndexType(), position);
+    offsets.back() = arith::AddIOp::create(b, loc, offsets.back(), position);
     return Value(memref::LoadOp::create(b, loc, base, offsets));
   }
+  if (gather.getVectorType().getElementType().isInteger(1))
+    return gatherBooleans(base, offsets, *index, piece.width);
   FailureOr<Value> mask = slice(gather.getMask(), piece, shape);
   FailureOr<Value> passThru = slice(gather.getPassThru(), piece, shape);
   if (failed(mask) || failed(passThru))
@@ -192,4 +223,22 @@ FailureOr<Value> TileSlicer::sliceGather(Operation *op, const Piece &piece,
       VectorType::get(piece.width, gather.getVectorType().getElementType());
   return Value(vector::GatherOp::create(b, loc, type, base, offsets, *index,
                                         *mask, *passThru));
+}
+
+/// As loadBooleans, at positions of their own; attn-tile keeps them in range.
+Value TileSlicer::gatherBooleans(Value base, ArrayRef<Value> offsets,
+                                 Value positions, int64_t width) {
+  auto type = VectorType::get(width, b.getI1Type());
+  Value lanes =
+      arith::ConstantOp::create(b, loc, DenseElementsAttr::get(type, false));
+  for (int64_t lane = 0; lane < width; ++lane) {
+    SmallVector<Value> at(offsets);
+    Value position = vector::ExtractOp::create(b, loc, positions, lane);
+    if (!position.getType().isIndex())
+      position = arith::IndexCastOp::create(b, loc, b.getIndexType(), position);
+    at.back() = arith::AddIOp::create(b, loc, at.back(), position);
+    Value loaded = memref::LoadOp::create(b, loc, base, at);
+    lanes = vector::InsertOp::create(b, loc, loaded, lanes, lane);
+  }
+  return lanes;
 }

@@ -73,6 +73,12 @@ private:
                                            const Piece &piece, Shape shape);
   mlir::FailureOr<mlir::Value> sliceBroadcast(mlir::Operation *op,
                                               const Piece &piece, Shape shape);
+  mlir::Value loadBooleans(mlir::Value base,
+                           llvm::ArrayRef<mlir::Value> indices,
+                           unsigned lanesDim, int64_t width);
+  mlir::Value gatherBooleans(mlir::Value base,
+                             llvm::ArrayRef<mlir::Value> offsets,
+                             mlir::Value positions, int64_t width);
   mlir::Type pieceType(mlir::Type type, const Piece &piece, Shape shape);
 
   mlir::OpBuilder &b;

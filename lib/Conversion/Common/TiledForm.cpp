@@ -60,14 +60,15 @@ FailureOr<TiledForm> attn::readTiledForm(scf::ForallOp tasks) {
   form.target = target.getValue();
 
   RoleTable roles(tasks);
-  form.sweep = roles.get<scf::ForOp>(role::kSweep);
+  form.sweep = roles.get<scf::ForOp>(role::kSweep, /*required=*/false);
+  bool hasKeys = bool(form.sweep);
   form.reach = roles.get<scf::IfOp>(role::kReach, /*required=*/false);
-  // A plain select when every block is tested.
   form.masked = dyn_cast_or_null<scf::IfOp>(roles.byRole.lookup(role::kMasked));
-  form.rowMax = roles.get<vector::MultiDimReductionOp>(role::kRowMax);
-  form.rowSum = roles.get<vector::MultiDimReductionOp>(role::kRowSum);
-  form.probabilities = roles.get<math::Exp2Op>(role::kProbabilities);
-  form.correction = roles.get<math::Exp2Op>(role::kCorrection);
+  form.seen = roles.get<vector::MultiDimReductionOp>(role::kSeen, false);
+  form.rowMax = roles.get<vector::MultiDimReductionOp>(role::kRowMax, hasKeys);
+  form.rowSum = roles.get<vector::MultiDimReductionOp>(role::kRowSum, hasKeys);
+  form.probabilities = roles.get<math::Exp2Op>(role::kProbabilities, hasKeys);
+  form.correction = roles.get<math::Exp2Op>(role::kCorrection, hasKeys);
   // Absent where a head dimension is zero, or no lse is asked for.
   form.query = roles.get<vector::TransferReadOp>(role::kQuery, false);
   form.key = roles.get<vector::TransferReadOp>(role::kKey, false);
@@ -83,12 +84,25 @@ FailureOr<TiledForm> attn::readTiledForm(scf::ForallOp tasks) {
   if (!roles.valid)
     return failure();
 
-  auto tile = cast<VectorType>(form.rowMax->getOperand(0).getType());
-  form.blockQuery = tile.getDimSize(0);
-  form.blockKey = tile.getDimSize(1);
-  form.accumulatorType = cast<FloatType>(tile.getElementType());
+  if (hasKeys) {
+    auto tile = cast<VectorType>(form.rowMax->getOperand(0).getType());
+    form.blockQuery = tile.getDimSize(0);
+    form.blockKey = tile.getDimSize(1);
+    form.accumulatorType = cast<FloatType>(tile.getElementType());
+  } else {
+    // The results are constants; any accumulator will do to carry them.
+    vector::TransferWriteOp write = form.output ? form.output : form.lse;
+    form.blockQuery = write.getVectorType().getDimSize(0);
+    form.blockKey = 1;
+    Type element = write.getVectorType().getElementType();
+    Builder b(tasks.getContext());
+    form.accumulatorType =
+        element.isF64() ? FloatType(b.getF64Type()) : FloatType(b.getF32Type());
+  }
   form.headDim = form.query ? form.query.getVectorType().getDimSize(1) : 0;
-  form.valueDim = form.value ? form.value.getVectorType().getDimSize(1) : 0;
+  form.valueDim = form.value    ? form.value.getVectorType().getDimSize(1)
+                  : form.output ? form.output.getVectorType().getDimSize(1)
+                                : 0;
   vector::TransferReadOp operand = form.query ? form.query : form.value;
   form.elementType =
       operand ? cast<FloatType>(operand.getVectorType().getElementType())

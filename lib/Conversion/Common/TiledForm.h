@@ -24,14 +24,19 @@ struct TiledForm {
   TargetDescription target;
 
   mlir::vector::TransferReadOp query, key, value;
+  /// Absent when there is no key at all: then nothing but the results is left.
   mlir::scf::ForOp sweep;
   /// The block that holds the key block's work: the body of the sweep, or of
   /// the scf.if that skips blocks without a visible pair.
   mlir::scf::IfOp reach;
   mlir::vector::ContractionOp scores, accumulator;
-  /// Yields the scores with hidden pairs at -inf.
+  /// Yields the scores with hidden pairs at -inf (and `seen`); absent when
+  /// every block, or none, is tested.
   mlir::scf::IfOp masked;
   mlir::vector::MultiDimReductionOp rowMax, rowSum;
+  /// Which keys of a block some row sees; absent where lengths and bands are
+  /// the only masks.
+  mlir::vector::MultiDimReductionOp seen;
   mlir::math::Exp2Op probabilities, correction;
   mlir::vector::TransferWriteOp output, lse;
   /// h / group; absent when there are as many key/value heads as query heads.

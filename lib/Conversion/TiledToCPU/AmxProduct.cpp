@@ -330,7 +330,7 @@ LogicalResult AmxProduct::finishRows(Task &task, const KeyBlock &block,
                                      Value row) {
   Emitter &e = task.e;
   const Scratch &s = task.scratch;
-  Value limit = block.limit(row);
+  Value limit = block.probabilityLimit(e, kernel, row);
   Value end = e.add(row, kernel.registerRows);
   return branchOnEdge(task, [&](bool testElements) -> LogicalResult {
     bool valid = true;

@@ -107,6 +107,11 @@ Scratch Scratch::allocate(Emitter &e, const CpuKernel &kernel) {
   scratch.nextMax = tile({paddedRows});
   scratch.correction = tile({paddedRows});
   scratch.rowSum = tile({paddedRows});
+  if (kernel.form.seen)
+    scratch.seen = memref::AllocaOp::create(
+        e.b, e.loc,
+        MemRefType::get({roundUp(kernel.keys, kernel.width)}, e.b.getI8Type()),
+        e.b.getI64IntegerAttr(64));
   return scratch;
 }
 

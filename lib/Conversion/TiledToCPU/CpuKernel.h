@@ -103,6 +103,11 @@ struct CpuKernel {
   /// Rows that share one causal limit: a multiple of every row step.
   int64_t rowGroup;
 
+  /// Columns that the probabilities of a row are rounded up to: those between
+  /// its limit and there are hidden, and zero.
+  int64_t probabilityStep() const {
+    return form.tiling.product == "amx" ? registerColumns : width;
+  }
   int64_t panels() const { return keys / registerColumns; }
   /// Rows of an output register tile of `vectors` columns of vectors.
   int64_t outputRows(int64_t vectors) const;
@@ -120,6 +125,7 @@ struct Scratch {
   mlir::Value nextMax;    // rows: the maximum m' with the current block
   mlir::Value correction; // rows: alpha = exp2((m - m') c)
   mlir::Value rowSum;     // rows: l, in the epilogue
+  mlir::Value seen;       // keys, i8: whether some row sees the key
 
   static Scratch allocate(Emitter &e, const CpuKernel &kernel);
 };
@@ -130,6 +136,13 @@ struct KeyBlock {
   mlir::Value start; // first key, relative to the key view
   /// Keys that a row group reaches, at most the block's (causal).
   std::function<mlir::Value(mlir::Value row)> limit;
+
+  /// The limit rounded up to whole pieces of probabilities.
+  mlir::Value probabilityLimit(Emitter &e, const CpuKernel &kernel,
+                               mlir::Value row) const {
+    int64_t step = kernel.probabilityStep();
+    return e.mul(e.ceilDiv(limit(row), step), step);
+  }
 };
 
 /// Emission state of one task.

@@ -4,8 +4,8 @@
 //
 // P is the minimax polynomial of the relative error on an interval of length
 // one, found by a Remez iteration in extended precision. Its degree follows
-// the type that the probabilities are rounded to: their own rounding must
-// hide it.
+// the type of the result, whose own rounding must hide it: the element type,
+// or the accumulator's when an lse is asked for.
 //
 //   f64: degree 11, 3.1e-18      f32: degree 5, 7.5e-8
 //   f16: degree 4, 2.6e-6        bf16: degree 3, 7.5e-5
@@ -157,7 +157,10 @@ Value Exp2Emitter::portable(Value x) {
 }
 
 void cpu::approximateExp2(Operation *root, const CpuKernel &kernel) {
-  Polynomial coefficients = polynomialFor(kernel.form.elementType);
+  // The lse is not rounded to the element type.
+  Type precision =
+      kernel.form.lse ? Type(kernel.type) : Type(kernel.form.elementType);
+  Polynomial coefficients = polynomialFor(precision);
   bool hasScalef = StringRef(kernel.form.target.features).contains("+avx512dq");
   SmallVector<math::Exp2Op> ops;
   root->walk([&](math::Exp2Op op) { ops.push_back(op); });

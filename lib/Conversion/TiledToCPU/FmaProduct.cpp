@@ -293,6 +293,27 @@ LogicalResult FmaProduct::scores(Task &task, const KeyBlock &block) {
   return success(valid);
 }
 
+/// The step of the key when some row sees it: the value of a key that none
+/// sees may be NaN, and 0 NaN is NaN.
+static SmallVector<Value>
+whereSeen(Task &task, Value key, ValueRange carried,
+          llvm::function_ref<SmallVector<Value>(Value, ValueRange)> step) {
+  Emitter &e = task.e;
+  Value seen = memref::LoadOp::create(e.b, e.loc, task.scratch.seen, key);
+  Value zero = arith::ConstantOp::create(e.b, e.loc, e.b.getI8IntegerAttr(0));
+  Value isSeen =
+      arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ne, seen, zero);
+  auto branch = scf::IfOp::create(
+      e.b, e.loc, isSeen,
+      [&](OpBuilder &, Location) {
+        scf::YieldOp::create(e.b, e.loc, step(key, carried));
+      },
+      [&](OpBuilder &, Location) {
+        scf::YieldOp::create(e.b, e.loc, carried);
+      });
+  return SmallVector<Value>(branch.getResults());
+}
+
 /// acc alpha + P V for one column group and the keys [first, first + chunk).
 void FmaProduct::multiplyOutput(Task &task, const KeyBlock &block, Value first,
                                 Value column, int64_t vectors) {
@@ -326,7 +347,7 @@ void FmaProduct::multiplyOutput(Task &task, const KeyBlock &block, Value first,
             e.splat(kernel.vector, alpha)));
     }
     Value last = e.min(e.add(first, kValueChunk), block.limit(row));
-    sums = e.loop(first, last, 1, sums, [&](Value key, ValueRange carried) {
+    auto multiply = [&](Value key, ValueRange carried) {
       SmallVector<Value> values, next;
       for (int64_t v = 0; v < vectors; ++v)
         values.push_back(loadValue(key, v));
@@ -339,6 +360,10 @@ void FmaProduct::multiplyOutput(Task &task, const KeyBlock &block, Value first,
                                     values[v], carried[r * vectors + v]));
       }
       return next;
+    };
+    sums = e.loop(first, last, 1, sums, [&](Value key, ValueRange carried) {
+      return kernel.form.seen ? whereSeen(task, key, carried, multiply)
+                              : multiply(key, carried);
     });
     for (int64_t r = 0; r < step; ++r)
       for (int64_t v = 0; v < vectors; ++v)

@@ -132,18 +132,17 @@ LogicalResult cpu::updateSoftmax(Task &task, TileProduct &product,
   });
   Value zero = e.constant(kernel.vector, 0.0);
   e.loop(e.index(0), e.index(kernel.rows), 1, [&](Value row) {
-    SmallVector<Value> sum =
-        e.loop(e.index(0), block.limit(row), kernel.width, zero,
-               [&](Value column, ValueRange carried) -> SmallVector<Value> {
-                 FailureOr<Value> p =
-                     slicer.tile(form.probabilities->getResult(0),
-                                 {row, column, kernel.width});
-                 valid &= succeeded(p);
-                 if (failed(p))
-                   return {carried[0]};
-                 product.storeProbabilities(task, row, column, *p);
-                 return {arith::AddFOp::create(e.b, e.loc, carried[0], *p)};
-               });
+    SmallVector<Value> sum = e.loop(
+        e.index(0), block.probabilityLimit(e, kernel, row), kernel.width, zero,
+        [&](Value column, ValueRange carried) -> SmallVector<Value> {
+          FailureOr<Value> p = slicer.tile(form.probabilities->getResult(0),
+                                           {row, column, kernel.width});
+          valid &= succeeded(p);
+          if (failed(p))
+            return {carried[0]};
+          product.storeProbabilities(task, row, column, *p);
+          return {arith::AddFOp::create(e.b, e.loc, carried[0], *p)};
+        });
     Value alpha = memref::LoadOp::create(e.b, e.loc, s.correction, row);
     Value old = e.load(kernel.vector, s.laneSum, {row, e.index(0)});
     Value total = vector::FMAOp::create(e.b, e.loc, old,
@@ -158,6 +157,8 @@ LogicalResult cpu::initializeState(Task &task) {
   const CpuKernel &kernel = task.kernel;
   const Scratch &s = task.scratch;
   scf::ForOp sweep = kernel.form.sweep;
+  if (!sweep)
+    return success();
   bool valid = true;
 
   // m and l from the initial values of the sweep: -inf and 0, or the sink.
@@ -194,6 +195,8 @@ static void bindSweepResults(Task &task) {
   const CpuKernel &kernel = task.kernel;
   const Scratch &s = task.scratch;
   scf::ForOp sweep = kernel.form.sweep;
+  if (!sweep)
+    return;
   // A piece of rows has no row of its own.
   auto rowsOf = [&](Value memref) {
     return [&e, &kernel, memref](const Piece &piece) -> Value {
@@ -251,13 +254,14 @@ LogicalResult cpu::writeResults(Task &task) {
     return success();
   bool valid = true;
 
-  e.loop(e.index(0), e.index(kernel.rows), 1, [&](Value row) {
-    Value lanes = e.load(kernel.vector, s.laneSum, {row, e.index(0)});
-    Value sum =
-        vector::ReductionOp::create(e.b, e.loc, vector::CombiningKind::ADD,
-                                    lanes, arith::FastMathFlags::reassoc);
-    memref::StoreOp::create(e.b, e.loc, sum, s.rowSum, row);
-  });
+  e.loop(e.index(0), e.index(kernel.form.sweep ? kernel.rows : 0), 1,
+         [&](Value row) {
+           Value lanes = e.load(kernel.vector, s.laneSum, {row, e.index(0)});
+           Value sum = vector::ReductionOp::create(
+               e.b, e.loc, vector::CombiningKind::ADD, lanes,
+               arith::FastMathFlags::reassoc);
+           memref::StoreOp::create(e.b, e.loc, sum, s.rowSum, row);
+         });
 
   bindSweepResults(task);
   Value base = task.slicer.scalar(write.getBase());

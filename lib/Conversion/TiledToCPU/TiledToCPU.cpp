@@ -67,10 +67,10 @@ private:
   LogicalResult emitTask(Value number);
   LogicalResult emitSweep(Task &task, Value head);
   LogicalResult emitKeyBlock(Task &task, const KeyBlock &block);
-  LogicalResult cloneScalars(Block &block, IRMapping &scalars,
-                             TileSlicer &slicer);
-  FailureOr<Value> emitAny(TileSlicer &slicer,
-                           vector::MultiDimReductionOp reduction);
+  LogicalResult cloneScalars(Block &block, Task &task);
+  LogicalResult emitSeen(Task &task);
+  Value emitAnySeen(Task &task);
+  LogicalResult emitMaskScalars(Task &task);
   Value worthThreads();
   Value cloneOutside(Value value);
 
@@ -99,58 +99,104 @@ static bool isScalarOp(Operation &op) {
          llvm::all_of(op.getResultTypes(), isSmall);
 }
 
-/// Clones the scalars of a block whose operands are there; reductions of a
-/// whole tile to one scalar become loops.
-LogicalResult KernelEmitter::cloneScalars(Block &block, IRMapping &scalars,
-                                          TileSlicer &slicer) {
+/// Clones the scalars and flat vectors of a block whose operands are there.
+/// What is reduced from a whole tile becomes a loop.
+LogicalResult KernelEmitter::cloneScalars(Block &block, Task &task) {
   for (Operation &op : block) {
-    if (auto reduction = dyn_cast<vector::MultiDimReductionOp>(op);
-        reduction && !isa<VectorType>(reduction.getDestType())) {
-      FailureOr<Value> any = emitAny(slicer, reduction);
-      if (failed(any))
+    auto reduction = dyn_cast<vector::MultiDimReductionOp>(op);
+    if (reduction && reduction == form.seen) {
+      if (failed(emitSeen(task)))
         return failure();
-      scalars.map(reduction.getResult(), *any);
+      continue;
+    }
+    if (reduction && form.seen &&
+        reduction.getSource() == form.seen.getResult()) {
+      task.scalars.map(reduction.getResult(), emitAnySeen(task));
       continue;
     }
     auto isThere = [&](Value operand) {
-      return scalars.contains(operand) ||
+      return task.scalars.contains(operand) ||
              !form.tasks->isAncestor(operand.getParentBlock()->getParentOp());
     };
     if (isScalarOp(op) && llvm::all_of(op.getOperands(), isThere))
-      e.b.clone(op, scalars)->removeAttr(kRoleAttrName);
+      e.b.clone(op, task.scalars)->removeAttr(kRoleAttrName);
   }
   return success();
 }
 
-/// Whether any element of an i1 tile is set.
-FailureOr<Value> KernelEmitter::emitAny(TileSlicer &slicer,
-                                        vector::MultiDimReductionOp reduction) {
-  Type boolean = e.b.getI1Type();
-  if (getElementTypeOrSelf(reduction.getSource()) != boolean ||
-      reduction.getKind() != vector::CombiningKind::OR)
-    return reduction.emitOpError("expects a tile of i1 reduced by or");
-  auto lanes = VectorType::get(kernel.width, boolean);
+/// Which keys of the block some row sees, as bytes in scratch.
+LogicalResult KernelEmitter::emitSeen(Task &task) {
+  auto lanes = VectorType::get(kernel.width, e.b.getI1Type());
+  auto bytes = VectorType::get(kernel.width, e.b.getI8Type());
   Value none = arith::ConstantOp::create(e.b, e.loc,
                                          DenseElementsAttr::get(lanes, false));
   bool valid = true;
+  e.loop(e.index(0), e.index(form.blockKey), kernel.width, [&](Value column) {
+    SmallVector<Value> any =
+        e.loop(e.index(0), e.index(form.blockQuery), 1, none,
+               [&](Value row, ValueRange carried) -> SmallVector<Value> {
+                 FailureOr<Value> visible = task.slicer.tile(
+                     form.seen.getSource(), {row, column, kernel.width});
+                 valid &= succeeded(visible);
+                 if (failed(visible))
+                   return {carried[0]};
+                 return {arith::OrIOp::create(e.b, e.loc, carried[0], *visible)
+                             .getResult()};
+               });
+    e.store(arith::ExtUIOp::create(e.b, e.loc, bytes, any[0]),
+            task.scratch.seen, column);
+  });
+  return success(valid);
+}
+
+/// Whether any key of the block is seen.
+Value KernelEmitter::emitAnySeen(Task &task) {
+  auto bytes = VectorType::get(kernel.width, e.b.getI8Type());
+  Value none = arith::ConstantOp::create(
+      e.b, e.loc, DenseElementsAttr::get(bytes, e.b.getI8IntegerAttr(0)));
   SmallVector<Value> any = e.loop(
-      e.index(0), e.index(form.blockQuery), 1, none,
-      [&](Value row, ValueRange rowCarried) {
-        return e.loop(
-            e.index(0), e.index(form.blockKey), kernel.width, rowCarried,
-            [&](Value column, ValueRange carried) -> SmallVector<Value> {
-              FailureOr<Value> piece = slicer.tile(reduction.getSource(),
-                                                   {row, column, kernel.width});
-              valid &= succeeded(piece);
-              return {succeeded(piece) ? Value(arith::OrIOp::create(
-                                             e.b, e.loc, carried[0], *piece))
-                                       : carried[0]};
-            });
+      e.index(0), e.index(form.blockKey), kernel.width, none,
+      [&](Value column, ValueRange carried) -> SmallVector<Value> {
+        Value seen = e.load(bytes, task.scratch.seen, column);
+        return {arith::OrIOp::create(e.b, e.loc, carried[0], seen).getResult()};
       });
-  if (!valid)
-    return failure();
-  return Value(vector::ReductionOp::create(e.b, e.loc,
-                                           vector::CombiningKind::OR, any[0]));
+  Value reduced = vector::ReductionOp::create(
+      e.b, e.loc, vector::CombiningKind::OR, any[0]);
+  Value zero = arith::ConstantOp::create(e.b, e.loc, e.b.getI8IntegerAttr(0));
+  return arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ne, reduced,
+                               zero);
+}
+
+/// The scalars of the branch that tests elements; its `seen` only when the
+/// branch is taken, else every key counts as seen.
+LogicalResult KernelEmitter::emitMaskScalars(Task &task) {
+  if (!form.masked)
+    return success();
+  Block *branch = form.masked.thenBlock();
+  bool hasSeen = form.seen && form.seen->getBlock() == branch;
+  vector::MultiDimReductionOp seen = form.seen;
+  if (hasSeen)
+    form.seen = {};
+  LogicalResult cloned = cloneScalars(*branch, task);
+  form.seen = seen;
+  if (failed(cloned) || !hasSeen)
+    return cloned;
+  bool valid = true;
+  scf::IfOp::create(
+      e.b, e.loc, task.slicer.scalar(form.masked.getCondition()),
+      [&](OpBuilder &, Location) {
+        valid = succeeded(emitSeen(task));
+        scf::YieldOp::create(e.b, e.loc);
+      },
+      [&](OpBuilder &, Location) {
+        auto bytes = VectorType::get(kernel.width, e.b.getI8Type());
+        Value all = arith::ConstantOp::create(
+            e.b, e.loc, DenseElementsAttr::get(bytes, e.b.getI8IntegerAttr(1)));
+        e.loop(e.index(0), e.index(form.blockKey), kernel.width,
+               [&](Value column) { e.store(all, task.scratch.seen, column); });
+        scf::YieldOp::create(e.b, e.loc);
+      });
+  return success(valid);
 }
 
 /// Total multiply-adds against the threshold.
@@ -233,14 +279,10 @@ void KernelEmitter::emitPacking() {
 }
 
 LogicalResult KernelEmitter::emitKeyBlock(Task &task, const KeyBlock &block) {
-  Block *body = form.blockBody();
-  if (form.reach && failed(cloneScalars(*body, task.scalars, task.slicer)))
+  if (form.reach && failed(cloneScalars(*form.blockBody(), task)))
     return failure();
-  if (form.masked) {
-    scf::IfOp masked = form.masked;
-    if (failed(cloneScalars(*masked.thenBlock(), task.scalars, task.slicer)))
-      return failure();
-  }
+  if (failed(emitMaskScalars(task)))
+    return failure();
   Value none =
       e.constant(kernel.vector, -std::numeric_limits<double>::infinity());
   e.loop(e.index(0), e.index(kernel.rows), 1, [&](Value row) {
@@ -255,12 +297,14 @@ LogicalResult KernelEmitter::emitKeyBlock(Task &task, const KeyBlock &block) {
 
 LogicalResult KernelEmitter::emitSweep(Task &task, Value head) {
   scf::ForOp sweep = form.sweep;
+  if (!sweep)
+    return success();
   bool valid = true;
   Value lower = task.scalars.lookupOrDefault(sweep.getLowerBound());
   Value upper = task.scalars.lookupOrDefault(sweep.getUpperBound());
   e.loop(lower, upper, form.blockKey, [&](Value start) {
     task.scalars.map(sweep.getInductionVar(), start);
-    if (failed(cloneScalars(*sweep.getBody(), task.scalars, task.slicer))) {
+    if (failed(cloneScalars(*sweep.getBody(), task))) {
       valid = false;
       return;
     }
@@ -306,7 +350,7 @@ LogicalResult KernelEmitter::emitTask(Value number) {
   scalars.map(tasks.getInductionVar(2), queryBlock);
   TileSlicer slicer(e.b, e.loc, scalars);
   Task task{e, kernel, scratch, scalars, slicer};
-  if (failed(cloneScalars(*tasks.getBody(), scalars, slicer)))
+  if (failed(cloneScalars(*tasks.getBody(), task)))
     return failure();
   Value head =
       e.add(e.mul(b, kvHeads), arith::DivUIOp::create(e.b, e.loc, h, group));
