@@ -19,6 +19,10 @@
 // stays a loop of any length. The configuration (eight tiles of 16 rows x 64
 // bytes) is loaded once a thread.
 //
+// A tile cannot skip a key, and 0 NaN is NaN: packing notes which blocks hold a
+// value that is not finite, and from those (rare) the keys that no row of the
+// task sees are copied out as zeros.
+//
 // The process must have asked the kernel for AMX state (arch_prctl
 // ARCH_REQ_XCOMP_PERM) before the first task; lib/Runtime does.
 //
@@ -51,8 +55,8 @@ public:
   void pack(Emitter &e, IRMapping &scalars, Value head, Value block) override;
   void loadQuery(Task &task) override;
   LogicalResult scores(Task &task, const KeyBlock &block) override;
-  void storeProbabilities(Task &task, Value row, Value column,
-                          Value piece) override;
+  Value storeProbabilities(Task &task, Value row, Value column,
+                           Value piece) override;
   void output(Task &task, const KeyBlock &block) override;
 
 private:
@@ -73,14 +77,18 @@ private:
   void multiplyScores(Task &task, Value position, Value row, Value keyPair);
   LogicalResult finishRows(Task &task, const KeyBlock &block, Value row);
   void rescale(Task &task);
-  void multiplyOutput(Task &task, const KeyBlock &block, Value position,
-                      Value row, Value column, int64_t columns);
+  void copySeenValues(Task &task, Value position);
+  void multiplyRows(Task &task, const KeyBlock &block, Value values,
+                    Value position);
+  void multiplyOutput(Task &task, const KeyBlock &block, Value values,
+                      Value position, Value row, Value column, int64_t columns);
   Value position(Task &task, const KeyBlock &block);
 
   const CpuKernel &kernel;
   int64_t depthTiles, valueTiles, rowStep;
   Value packedKeys, packedValues, blocks;
-  Value query, probabilities; // scratch of the thread
+  Value isSpecial; // [head x block], i8: some value is infinite or NaN
+  Value query, probabilities, seenValues; // scratch of the thread
 };
 
 } // namespace
@@ -161,6 +169,9 @@ void AmxProduct::beginThread(Emitter &e) {
                    kTileRows, kTileDepth},
                   bf16);
   probabilities = scratch({kernel.rows, kernel.keys}, bf16);
+  if (isSpecial)
+    seenValues = scratch(
+        {1, kernel.keys / kTileDepth, valueTiles, kTileRows, kTileDepth}, bf16);
 
   SmallVector<int8_t> bytes(64, 0);
   bytes[0] = 1;
@@ -202,10 +213,14 @@ void AmxProduct::allocate(Emitter &e, Value heads) {
     packedKeys = allocate(kernel.keys / kTileRows, depthTiles);
   if (form.value)
     packedValues = allocate(kernel.keys / kTileDepth, valueTiles);
+  if (form.value && form.seen)
+    isSpecial = memref::AllocOp::create(
+        e.b, e.loc, MemRefType::get({ShapedType::kDynamic}, e.b.getI8Type()),
+        positions);
 }
 
 void AmxProduct::deallocate(Emitter &e) {
-  for (Value workspace : {packedKeys, packedValues})
+  for (Value workspace : {packedKeys, packedValues, isSpecial})
     if (workspace)
       memref::DeallocOp::create(e.b, e.loc, workspace);
 }
@@ -252,20 +267,48 @@ void AmxProduct::packKeys(Emitter &e, Value view, Value position,
 void AmxProduct::packValues(Emitter &e, Value view, Value position,
                             Value firstKey) {
   auto half = VectorType::get(kTileRows, e.b.getBF16Type());
-  e.loop(e.index(0), e.index(kernel.keys / 2), 1, [&](Value pair) {
-    Value key = e.add(firstKey, e.mul(pair, 2));
-    Value group = e.div(pair, kTileRows);
-    Value row = e.sub(pair, e.mul(group, kTileRows));
-    for (int64_t c = 0; c < valueTiles; ++c) {
-      auto load = [&](int64_t r) {
-        return loadRowPiece(e, half, view, e.add(key, r), c * kTileRows,
-                            kernel.form.valueDim);
-      };
-      Value pairs = vector::InterleaveOp::create(e.b, e.loc, load(0), load(1));
-      e.store(pairs, packedValues,
-              {position, group, e.index(c), row, e.index(0)});
-    }
-  });
+  auto bits = VectorType::get(kTileDepth, e.b.getI16Type());
+  auto splat = [&](int64_t value) -> Value {
+    return arith::ConstantOp::create(
+        e.b, e.loc, DenseElementsAttr::get(bits, e.b.getI16IntegerAttr(value)));
+  };
+  Value exponent = splat(0x7f80);
+  // The largest exponent field of the block: all ones is infinite or NaN.
+  SmallVector<Value> largest = e.loop(
+      e.index(0), e.index(kernel.keys / 2), 1, splat(0),
+      [&](Value pair, ValueRange carried) -> SmallVector<Value> {
+        Value key = e.add(firstKey, e.mul(pair, 2));
+        Value group = e.div(pair, kTileRows);
+        Value row = e.sub(pair, e.mul(group, kTileRows));
+        Value most = carried[0];
+        for (int64_t c = 0; c < valueTiles; ++c) {
+          auto load = [&](int64_t r) {
+            return loadRowPiece(e, half, view, e.add(key, r), c * kTileRows,
+                                kernel.form.valueDim);
+          };
+          Value pairs =
+              vector::InterleaveOp::create(e.b, e.loc, load(0), load(1));
+          e.store(pairs, packedValues,
+                  {position, group, e.index(c), row, e.index(0)});
+          if (!isSpecial)
+            continue;
+          Value field = arith::AndIOp::create(
+              e.b, e.loc, vector::BitCastOp::create(e.b, e.loc, bits, pairs),
+              exponent);
+          most = arith::MaxUIOp::create(e.b, e.loc, most, field);
+        }
+        return {most};
+      });
+  if (!isSpecial)
+    return;
+  Value most = vector::ReductionOp::create(
+      e.b, e.loc, vector::CombiningKind::MAXUI, largest[0]);
+  Value special = arith::CmpIOp::create(
+      e.b, e.loc, arith::CmpIPredicate::eq, most,
+      arith::ConstantOp::create(e.b, e.loc, e.b.getI16IntegerAttr(0x7f80)));
+  memref::StoreOp::create(
+      e.b, e.loc, arith::ExtUIOp::create(e.b, e.loc, e.b.getI8Type(), special),
+      isSpecial, position);
 }
 
 void AmxProduct::loadQuery(Task &task) {
@@ -368,12 +411,13 @@ LogicalResult AmxProduct::scores(Task &task, const KeyBlock &block) {
   return success(valid);
 }
 
-void AmxProduct::storeProbabilities(Task &task, Value row, Value column,
-                                    Value piece) {
+Value AmxProduct::storeProbabilities(Task &task, Value row, Value column,
+                                     Value piece) {
   Emitter &e = task.e;
   auto type = VectorType::get(kernel.width, e.b.getBF16Type());
-  e.store(arith::TruncFOp::create(e.b, e.loc, type, piece), probabilities,
-          {row, column});
+  Value rounded = arith::TruncFOp::create(e.b, e.loc, type, piece);
+  e.store(rounded, probabilities, {row, column});
+  return arith::ExtFOp::create(e.b, e.loc, kernel.vector, rounded);
 }
 
 /// acc alpha, for the rows whose maximum moved.
@@ -396,8 +440,38 @@ void AmxProduct::rescale(Task &task) {
   });
 }
 
+/// The value block with zeros for the keys that no row sees.
+void AmxProduct::copySeenValues(Task &task, Value position) {
+  Emitter &e = task.e;
+  auto row = VectorType::get(kTileDepth, e.b.getBF16Type());
+  auto lanes = VectorType::get(kTileDepth, e.b.getI8Type());
+  Value none = arith::ConstantOp::create(
+      e.b, e.loc, DenseElementsAttr::get(lanes, e.b.getI8IntegerAttr(0)));
+  auto half = VectorType::get(kTileRows, e.b.getI8Type());
+  Value zero = e.index(0);
+  e.loop(zero, e.index(kernel.keys / 2), 1, [&](Value pair) {
+    Value group = e.div(pair, kTileRows);
+    Value inner = e.sub(pair, e.mul(group, kTileRows));
+    auto seen = [&](int64_t r) -> Value {
+      Value byte = memref::LoadOp::create(e.b, e.loc, task.scratch.seen,
+                                          ValueRange{e.add(e.mul(pair, 2), r)});
+      return e.splat(half, byte);
+    };
+    Value isSeen = arith::CmpIOp::create(
+        e.b, e.loc, arith::CmpIPredicate::ne,
+        vector::InterleaveOp::create(e.b, e.loc, seen(0), seen(1)), none);
+    for (int64_t c = 0; c < valueTiles; ++c) {
+      Value pairs =
+          e.load(row, packedValues, {position, group, e.index(c), inner, zero});
+      e.store(arith::SelectOp::create(e.b, e.loc, isSeen, pairs,
+                                      e.constant(row, 0.0)),
+              seenValues, {zero, group, e.index(c), inner, zero});
+    }
+  });
+}
+
 /// Output of up to 32 rows and `columns` (1 or 2) value tiles.
-void AmxProduct::multiplyOutput(Task &task, const KeyBlock &block,
+void AmxProduct::multiplyOutput(Task &task, const KeyBlock &block, Value values,
                                 Value position, Value row, Value column,
                                 int64_t columns) {
   Emitter &e = task.e;
@@ -419,8 +493,8 @@ void AmxProduct::multiplyOutput(Task &task, const KeyBlock &block,
                {e.add(row, r * kTileRows), e.mul(step, kTileDepth)},
                kernel.keys * 2);
     for (int64_t c = 0; c < columns; ++c)
-      tileLoad(e, 6 + c, packedValues,
-               {position, step, e.add(column, c), zero, zero}, 64);
+      tileLoad(e, 6 + c, values, {position, step, e.add(column, c), zero, zero},
+               64);
     for (int64_t r = 0; r < rowStep; ++r)
       for (int64_t c = 0; c < columns; ++c)
         multiplyAdd(e, 2 * r + c, 4 + r, 6 + c);
@@ -430,18 +504,40 @@ void AmxProduct::multiplyOutput(Task &task, const KeyBlock &block,
   });
 }
 
+void AmxProduct::multiplyRows(Task &task, const KeyBlock &block, Value values,
+                              Value position) {
+  Emitter &e = task.e;
+  e.loop(e.index(0), e.index(kernel.rows), kernel.registerRows, [&](Value row) {
+    int64_t paired = valueTiles / 2 * 2;
+    e.loop(e.index(0), e.index(paired), 2, [&](Value column) {
+      multiplyOutput(task, block, values, position, row, column, 2);
+    });
+    if (paired != valueTiles)
+      multiplyOutput(task, block, values, position, row, e.index(paired), 1);
+  });
+}
+
 void AmxProduct::output(Task &task, const KeyBlock &block) {
   if (!kernel.form.value)
     return;
   Emitter &e = task.e;
   rescale(task);
   Value packed = position(task, block);
-  e.loop(e.index(0), e.index(kernel.rows), kernel.registerRows, [&](Value row) {
-    int64_t paired = valueTiles / 2 * 2;
-    e.loop(e.index(0), e.index(paired), 2, [&](Value column) {
-      multiplyOutput(task, block, packed, row, column, 2);
-    });
-    if (paired != valueTiles)
-      multiplyOutput(task, block, packed, row, e.index(paired), 1);
-  });
+  if (!isSpecial)
+    return multiplyRows(task, block, packedValues, packed);
+  Value flag = memref::LoadOp::create(e.b, e.loc, isSpecial, packed);
+  Value special = arith::CmpIOp::create(
+      e.b, e.loc, arith::CmpIPredicate::ne, flag,
+      arith::ConstantOp::create(e.b, e.loc, e.b.getI8IntegerAttr(0)));
+  scf::IfOp::create(
+      e.b, e.loc, special,
+      [&](OpBuilder &, Location) {
+        copySeenValues(task, packed);
+        multiplyRows(task, block, seenValues, e.index(0));
+        scf::YieldOp::create(e.b, e.loc);
+      },
+      [&](OpBuilder &, Location) {
+        multiplyRows(task, block, packedValues, packed);
+        scf::YieldOp::create(e.b, e.loc);
+      });
 }

@@ -107,6 +107,10 @@ Scratch Scratch::allocate(Emitter &e, const CpuKernel &kernel) {
   scratch.nextMax = tile({paddedRows});
   scratch.correction = tile({paddedRows});
   scratch.rowSum = tile({paddedRows});
+  if (kernel.needsExactSum()) {
+    scratch.exactSum = tile({kernel.rows, kernel.width});
+    scratch.rowExactSum = tile({paddedRows});
+  }
   if (kernel.form.seen)
     scratch.seen = memref::AllocaOp::create(
         e.b, e.loc,

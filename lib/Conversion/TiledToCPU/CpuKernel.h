@@ -108,6 +108,10 @@ struct CpuKernel {
   int64_t probabilityStep() const {
     return form.tiling.product == "amx" ? registerColumns : width;
   }
+  /// Whether P is rounded before it is multiplied.
+  bool roundsProbabilities() const { return form.tiling.product == "amx"; }
+  /// Whether the lse needs a row sum of its own.
+  bool needsExactSum() const { return roundsProbabilities() && form.lse; }
   int64_t panels() const { return keys / registerColumns; }
   /// Rows of an output register tile of `vectors` columns of vectors.
   int64_t outputRows(int64_t vectors) const;
@@ -117,15 +121,17 @@ struct CpuKernel {
 
 /// The scratch of one thread, in its stack frame.
 struct Scratch {
-  mlir::Value scores;     // rows x keys: scores; by fma also probabilities
-  mlir::Value output;     // rows x valueColumns: the accumulator
-  mlir::Value laneMax;    // rows x width: running maximum of a block, per lane
-  mlir::Value laneSum;    // rows x width: row sum, per lane
-  mlir::Value rowMax;     // rows: the running maximum m
-  mlir::Value nextMax;    // rows: the maximum m' with the current block
-  mlir::Value correction; // rows: alpha = exp2((m - m') c)
-  mlir::Value rowSum;     // rows: l, in the epilogue
-  mlir::Value seen;       // keys, i8: whether some row sees the key
+  mlir::Value scores;      // rows x keys: scores; by fma also probabilities
+  mlir::Value output;      // rows x valueColumns: the accumulator
+  mlir::Value laneMax;     // rows x width: running maximum of a block, per lane
+  mlir::Value laneSum;     // rows x width: row sum, per lane
+  mlir::Value exactSum;    // rows x width: the same of unrounded P, for the lse
+  mlir::Value rowMax;      // rows: the running maximum m
+  mlir::Value nextMax;     // rows: the maximum m' with the current block
+  mlir::Value correction;  // rows: alpha = exp2((m - m') c)
+  mlir::Value rowSum;      // rows: l, in the epilogue
+  mlir::Value rowExactSum; // rows: the same of exactSum
+  mlir::Value seen;        // keys, i8: whether some row sees the key
 
   static Scratch allocate(Emitter &e, const CpuKernel &kernel);
 };
@@ -177,9 +183,11 @@ public:
   virtual void loadQuery(Task &task) = 0;
   /// scores = Q K^T, modified and masked by `finishScores`.
   virtual mlir::LogicalResult scores(Task &task, const KeyBlock &block) = 0;
-  /// Keeps a piece of a row of P for `output`.
-  virtual void storeProbabilities(Task &task, mlir::Value row,
-                                  mlir::Value column, mlir::Value piece) = 0;
+  /// Keeps a piece of a row of P for `output`; returns it as `output` will see
+  /// it, rounded to what the product multiplies.
+  virtual mlir::Value storeProbabilities(Task &task, mlir::Value row,
+                                         mlir::Value column,
+                                         mlir::Value piece) = 0;
   /// output = output * correction + P V.
   virtual void output(Task &task, const KeyBlock &block) = 0;
 };

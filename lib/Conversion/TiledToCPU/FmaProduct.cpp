@@ -36,9 +36,10 @@ public:
   void loadQuery(Task &task) override;
   void beginThread(Emitter &e) override;
   LogicalResult scores(Task &task, const KeyBlock &block) override;
-  void storeProbabilities(Task &task, Value row, Value column,
-                          Value piece) override {
+  Value storeProbabilities(Task &task, Value row, Value column,
+                           Value piece) override {
     task.e.store(piece, task.scratch.scores, {row, column});
+    return piece;
   }
   void output(Task &task, const KeyBlock &block) override;
   void deallocate(Emitter &e) override;

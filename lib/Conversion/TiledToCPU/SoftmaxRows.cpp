@@ -130,24 +130,35 @@ LogicalResult cpu::updateSoftmax(Task &task, TileProduct &product,
   slicer.bind(form.rowMax->getOperand(0), [&](const Piece &piece) {
     return e.load(kernel.vector, s.scores, {piece.row, piece.column});
   });
-  Value zero = e.constant(kernel.vector, 0.0);
+  // The row sum is that of P as the product multiplies it: rounded alike above
+  // and below the fraction bar, the roundings of equal probabilities cancel.
+  SmallVector<Value> places = {s.laneSum};
+  if (kernel.needsExactSum())
+    places.push_back(s.exactSum);
+  SmallVector<Value> zeros(places.size(), e.constant(kernel.vector, 0.0));
   e.loop(e.index(0), e.index(kernel.rows), 1, [&](Value row) {
-    SmallVector<Value> sum = e.loop(
-        e.index(0), block.probabilityLimit(e, kernel, row), kernel.width, zero,
-        [&](Value column, ValueRange carried) -> SmallVector<Value> {
+    SmallVector<Value> sums = e.loop(
+        e.index(0), block.probabilityLimit(e, kernel, row), kernel.width, zeros,
+        [&](Value column, ValueRange carried) {
           FailureOr<Value> p = slicer.tile(form.probabilities->getResult(0),
                                            {row, column, kernel.width});
+          SmallVector<Value> next(carried);
           valid &= succeeded(p);
           if (failed(p))
-            return {carried[0]};
-          product.storeProbabilities(task, row, column, *p);
-          return {arith::AddFOp::create(e.b, e.loc, carried[0], *p)};
+            return next;
+          Value rounded = product.storeProbabilities(task, row, column, *p);
+          Value terms[] = {rounded, *p};
+          for (auto [sum, term] : llvm::zip(next, terms))
+            sum = arith::AddFOp::create(e.b, e.loc, sum, term);
+          return next;
         });
-    Value alpha = memref::LoadOp::create(e.b, e.loc, s.correction, row);
-    Value old = e.load(kernel.vector, s.laneSum, {row, e.index(0)});
-    Value total = vector::FMAOp::create(e.b, e.loc, old,
-                                        e.splat(kernel.vector, alpha), sum[0]);
-    e.store(total, s.laneSum, {row, e.index(0)});
+    Value alpha = e.splat(
+        kernel.vector, memref::LoadOp::create(e.b, e.loc, s.correction, row));
+    for (auto [place, sum] : llvm::zip(places, sums)) {
+      Value old = e.load(kernel.vector, place, {row, e.index(0)});
+      e.store(vector::FMAOp::create(e.b, e.loc, old, alpha, sum), place,
+              {row, e.index(0)});
+    }
   });
   return success(valid);
 }
@@ -183,6 +194,8 @@ LogicalResult cpu::initializeState(Task &task) {
     Value l = memref::LoadOp::create(e.b, e.loc, s.rowSum, row);
     Value lanes = vector::InsertOp::create(e.b, e.loc, l, zero, int64_t(0));
     e.store(lanes, s.laneSum, {row, e.index(0)});
+    if (kernel.needsExactSum())
+      e.store(lanes, s.exactSum, {row, e.index(0)});
     e.loop(e.index(0), e.index(kernel.valueColumns), kernel.width,
            [&](Value column) { e.store(zero, s.output, {row, column}); });
   });
@@ -197,16 +210,19 @@ static void bindSweepResults(Task &task) {
   scf::ForOp sweep = kernel.form.sweep;
   if (!sweep)
     return;
-  // A piece of rows has no row of its own.
-  auto rowsOf = [&](Value memref) {
-    return [&e, &kernel, memref](const Piece &piece) -> Value {
+  // The output takes m and l by row; the lse by pieces of rows, which have no
+  // row of their own.
+  auto rowsOf = [&](Value forOutput, Value forLse) {
+    return [&e, &kernel, forOutput, forLse](const Piece &piece) -> Value {
       if (piece.row)
-        return memref::LoadOp::create(e.b, e.loc, memref, piece.row);
-      return e.load(kernel.vector, memref, piece.column);
+        return memref::LoadOp::create(e.b, e.loc, forOutput, piece.row);
+      return e.load(kernel.vector, forLse, piece.column);
     };
   };
-  task.slicer.bind(sweep.getResult(0), rowsOf(s.rowMax));
-  task.slicer.bind(sweep.getResult(1), rowsOf(s.rowSum));
+  task.slicer.bind(sweep.getResult(0), rowsOf(s.rowMax, s.rowMax));
+  task.slicer.bind(
+      sweep.getResult(1),
+      rowsOf(s.rowSum, kernel.needsExactSum() ? s.rowExactSum : s.rowSum));
   if (sweep.getNumResults() > 2)
     task.slicer.bind(sweep.getResult(2), [&](const Piece &piece) {
       return e.load(kernel.vector, s.output, {piece.row, piece.column});
@@ -254,14 +270,19 @@ LogicalResult cpu::writeResults(Task &task) {
     return success();
   bool valid = true;
 
-  e.loop(e.index(0), e.index(kernel.form.sweep ? kernel.rows : 0), 1,
-         [&](Value row) {
-           Value lanes = e.load(kernel.vector, s.laneSum, {row, e.index(0)});
-           Value sum = vector::ReductionOp::create(
-               e.b, e.loc, vector::CombiningKind::ADD, lanes,
-               arith::FastMathFlags::reassoc);
-           memref::StoreOp::create(e.b, e.loc, sum, s.rowSum, row);
-         });
+  auto reduceRows = [&](Value lanes, Value total) {
+    e.loop(e.index(0), e.index(kernel.rows), 1, [&](Value row) {
+      Value sum = vector::ReductionOp::create(
+          e.b, e.loc, vector::CombiningKind::ADD,
+          e.load(kernel.vector, lanes, {row, e.index(0)}),
+          arith::FastMathFlags::reassoc);
+      memref::StoreOp::create(e.b, e.loc, sum, total, row);
+    });
+  };
+  if (kernel.form.sweep)
+    reduceRows(s.laneSum, s.rowSum);
+  if (kernel.form.sweep && kernel.needsExactSum())
+    reduceRows(s.exactSum, s.rowExactSum);
 
   bindSweepResults(task);
   Value base = task.slicer.scalar(write.getBase());
