@@ -28,7 +28,7 @@ using namespace mlir;
 
 void attn::addPassesToMappedCpu(OpPassManager &pm) {
   pm.addPass(createTiledToCPU());
-  pm.addPass(createCanonicalizerPass());
+  // Not the canonicaliser: it takes register transposes apart into elements.
   pm.addPass(createCSEPass());
 }
 
@@ -64,8 +64,6 @@ void attn::addPassesToLlvm(OpPassManager &pm) {
   pm.addPass(createConvertOpenMPToLLVMPass());
   pm.addPass(createUBToLLVMConversionPass());
   pm.addPass(createReconcileUnrealizedCastsPass());
-  pm.addPass(createCanonicalizerPass());
-  pm.addPass(createCSEPass());
 }
 
 void attn::buildAttnToCpuPipeline(OpPassManager &pm,
