@@ -1,6 +1,7 @@
 //===- HostCheck.cpp - Whether this processor runs an artifact ------------===//
 
 #include "attn/Runtime/Cpu/CpuKernel.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/TargetParser/Host.h"
 #include "llvm/TargetParser/Triple.h"
@@ -13,12 +14,22 @@
 using namespace llvm;
 using namespace attn;
 
+/// Whether the code generator uses the feature of its own accord. A processor
+/// model has others, which a virtual machine often hides (enqcmd, ptwrite).
+static bool isSelected(StringRef feature) {
+  constexpr StringLiteral kPrefixes[] = {
+      "sse", "ssse", "avx", "fma", "f16c", "bmi", "lzcnt", "movbe", "popcnt"};
+  return any_of(kPrefixes,
+                [&](StringRef prefix) { return feature.starts_with(prefix); });
+}
+
 /// Features that the code may use, by LLVM's names.
 static SmallVector<StringRef> requiredFeatures(const LaunchDescription &launch,
                                                const Triple &triple) {
   SmallVector<StringRef> required, explicitOnes;
   if (triple.isX86() && X86::parseArchX86(launch.arch) != X86::CK_None)
     X86::getFeaturesForCPU(launch.arch, required);
+  llvm::erase_if(required, [](StringRef f) { return !isSelected(f); });
   StringRef(launch.features).split(explicitOnes, ',', -1, /*KeepEmpty=*/false);
   for (StringRef feature : explicitOnes)
     if (feature.consume_front("+"))
