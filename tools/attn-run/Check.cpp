@@ -143,7 +143,7 @@ llvm::Expected<std::string> attn::checkResults(func::FuncOp entry,
         rows(output.isLse ? straightforward->lse : straightforward->output),
         expected);
     double error = relativeError(rows(toArray(*output.got)), expected);
-    double bound = errorBound(op, usual);
+    double bound = errorBound(op, usual, expected.size());
     std::string line = llvm::formatv(
         "{0}: error {1:e2}, bound {2:e2} (straightforward {3:e2})", output.name,
         error, bound, usual);
