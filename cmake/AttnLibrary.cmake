@@ -1,7 +1,7 @@
 # The headers that most translation units read, compiled once. They are stable
 # (MLIR's and the standard library's, none of this project) and every user has
 # the same flags.
-file(WRITE "${CMAKE_BINARY_DIR}/AttnPrecompiled.cpp" "")
+file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/AttnPrecompiled.cpp" CONTENT "")
 add_library(AttnPrecompiled OBJECT "${CMAKE_BINARY_DIR}/AttnPrecompiled.cpp")
 target_precompile_headers(AttnPrecompiled PRIVATE
   <mlir/Dialect/Arith/IR/Arith.h> <mlir/Dialect/Func/IR/FuncOps.h>
