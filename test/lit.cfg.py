@@ -26,6 +26,7 @@ for variable in ("OMP_NUM_THREADS", "ASAN_OPTIONS", "UBSAN_OPTIONS"):
 config.substitutions += [
     ("%attn_plugin", os.path.join(config.attn_build, "lib", "AttnPlugin.so")),
     ("%attn_source", config.attn_source),
+    ("%attn_build", config.attn_build),
     ("%attn_data", os.path.join(config.test_source_root, "data")),
     ("%python", config.python),
 ]
