@@ -252,8 +252,9 @@ static double unitRoundoff(FloatType type) {
 }
 
 double attn::errorBound(AttentionOp op, double straightforwardError,
-                        int64_t elements) {
-  double luck = 8 / std::sqrt(std::max<double>(elements, 1));
-  return 1.5 * straightforwardError + unitRoundoff(op.getAccumulatorType()) +
-         luck * unitRoundoff(op.getElementType());
+                        int64_t rows) {
+  double luck = 1 / std::sqrt(std::max<double>(rows, 1));
+  return 1.5 * (1 + luck) * straightforwardError +
+         unitRoundoff(op.getAccumulatorType()) +
+         8 * luck * unitRoundoff(op.getElementType());
 }

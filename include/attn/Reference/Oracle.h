@@ -52,14 +52,15 @@ llvm::Expected<OracleResult>
 evaluateStraightforward(AttentionOp op, llvm::ArrayRef<Array> operands,
                         RowFilter wanted = nullptr);
 
-/// The largest `relativeError` that a kernel may have on this op: 1.5 times the
+/// The largest `relativeError` that a kernel's output may have: 1.5 times the
 /// straightforward implementation's, and what rounding itself leaves open. One
 /// unit roundoff of the accumulator, because the straightforward result may be
 /// exact (a single key) and a correct kernel's one rounding off. Over few
-/// `elements` either error is a matter of luck, so there is a share that falls
-/// with the square root of their number.
+/// `rows` either error is a matter of luck (the roundings of a row's
+/// probabilities meet all its elements), so there are shares that fall with the
+/// square root of their number.
 double errorBound(AttentionOp op, double straightforwardError,
-                  int64_t elements = std::numeric_limits<int64_t>::max());
+                  int64_t rows = std::numeric_limits<int64_t>::max());
 
 /// A function's one attention op, and where its operands come from.
 struct AttentionInFunction {

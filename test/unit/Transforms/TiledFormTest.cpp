@@ -13,6 +13,9 @@
 
 #include "RandomAttention.h"
 #include "attn/Reference/Oracle.h"
+#include "attn/Target/AttentionProblem.h"
+#include "attn/Target/KnownTargets.h"
+#include "attn/Target/TilePlanner.h"
 #include "attn/Transforms/BufferizableOpInterfaceImpl.h"
 #include "attn/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/Transforms/BufferizableOpInterfaceImpl.h"
@@ -190,7 +193,7 @@ std::string TiledFormTest::check(AttentionCase c, std::mt19937_64 &random) {
   if (!straight)
     return llvm::toString(straight.takeError());
   double straightError = relativeError(straight->output, expected->output);
-  double bound = errorBound(parsed.op, straightError, expected->output.size());
+  double bound = errorBound(parsed.op, straightError, expected->lse.size());
   double lseBound = 3 * largestDifference(straight->lse, expected->lse) +
                     (c.element == "f64" ? 1e-14 : 1e-6);
 
@@ -268,6 +271,35 @@ uint64_t firstSeed() {
 }
 
 TEST_F(TiledFormTest, RandomProblems) { checkMany(firstSeed(), 150); }
+
+/// The tile sizes that the planner gives each known chip, GPUs included.
+TEST_F(TiledFormTest, TilesOfEveryTarget) {
+  uint64_t seed = firstSeed();
+  for (const TargetDescription &target : listTargets()) {
+    int planned = 0;
+    for (int n = 0; n < 8; ++n, ++seed) {
+      CaseGenerator generator(seed);
+      std::mt19937_64 random(seed);
+      AttentionCase c = generator.next();
+      Parsed parsed = parse(c);
+      ASSERT_TRUE(parsed.op) << c.text();
+      llvm::Expected<TilingPlan> plan =
+          selectTiling(getProblem(parsed.op), target);
+      if (!plan) {
+        // A chip may lack the element type, or memory for a tile.
+        llvm::consumeError(plan.takeError());
+        continue;
+      }
+      ++planned;
+      c.blockQuery = plan->tiling.blockQuery;
+      c.blockKey = plan->tiling.blockKey;
+      ASSERT_EQ(check(c, random), "")
+          << target.name << ", generator seed " << seed << "\n"
+          << c.text();
+    }
+    EXPECT_GT(planned, 0) << target.name;
+  }
+}
 
 TEST_F(TiledFormTest, LongRandomProblems) { checkMany(firstSeed(), 4000); }
 
