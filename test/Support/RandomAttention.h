@@ -6,8 +6,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef ATTN_TEST_UNIT_TRANSFORMS_RANDOMATTENTION_H
-#define ATTN_TEST_UNIT_TRANSFORMS_RANDOMATTENTION_H
+#ifndef ATTN_TEST_SUPPORT_RANDOMATTENTION_H
+#define ATTN_TEST_SUPPORT_RANDOMATTENTION_H
 
 #include "attn/IR/Attn.h"
 #include "attn/Reference/Array.h"
@@ -24,9 +24,11 @@ struct CaseOperand {
   Array data;
   /// Sizes that the type leaves open.
   llvm::SmallVector<bool> isOpen;
-  /// Distances between elements; the type leaves them open unless dense.
+  /// Distances between elements.
   llvm::SmallVector<int64_t> strides;
   bool isDense = true;
+  /// Of what is not dense: the type gives the distances, or leaves them open.
+  bool statesStrides = false;
 
   std::string type(bool isTensor) const;
   HostMemRef memref() const {
@@ -41,7 +43,7 @@ struct AttentionCase {
   Layout queryLayout = Layout::bhsd, keyLayout = Layout::bhsd,
          valueLayout = Layout::bhsd, outputLayout = Layout::bhsd;
   int64_t blockQuery = 16, blockKey = 16;
-  bool isTensor = false, wantsLse = true;
+  bool isTensor = false, wantsLse = true, statesTiling = true;
 
   /// Clauses that name no operand: causal, window, scale, softcap, ...
   std::string masks, scoring;
@@ -54,16 +56,36 @@ struct AttentionCase {
   CaseOperand *find(llvm::StringRef name);
   /// The module; `@f` takes operands, captures and destinations in order.
   std::string text() const;
-  /// The same masks on plain scores, with a value of [Skv] columns: one-hot
-  /// values make the output show which keys each query sees.
-  AttentionCase probe() const;
+  /// The same masks on plain scores, with a value of one column for each
+  /// `groupSize` keys: one-hot values make the output show in which groups each
+  /// query sees a key.
+  AttentionCase probe(int64_t groupSize) const;
   /// The operands of the op, in its order, without destinations.
   llvm::SmallVector<Array> arrays() const;
 };
 
+/// What is drawn from.
+struct CaseRange {
+  llvm::ArrayRef<int64_t> lengths, depths;
+  /// Query heads for each key head.
+  llvm::ArrayRef<int64_t> ratios;
+  /// Multiply-adds of the products; batch and heads give way.
+  int64_t mostWork = std::numeric_limits<int64_t>::max();
+  /// Share of the problems that state block sizes and do not leave them to the
+  /// planner.
+  double statedTilings = 1;
+  /// Masks that are not known from positions: segments, mask, mask_mod.
+  bool hasElementMasks = true;
+  bool hasNoKeys = true;
+
+  /// Small: for the interpreter.
+  static CaseRange small();
+};
+
 class CaseGenerator {
 public:
-  explicit CaseGenerator(uint64_t seed) : random(seed) {}
+  explicit CaseGenerator(uint64_t seed, CaseRange range = CaseRange::small())
+      : range(range), random(seed) {}
   AttentionCase next();
 
 private:
@@ -82,9 +104,10 @@ private:
   void addBroadcast(AttentionCase &c, llvm::StringRef name,
                     llvm::StringRef element);
 
+  CaseRange range;
   std::mt19937_64 random;
 };
 
 } // namespace attn
 
-#endif // ATTN_TEST_UNIT_TRANSFORMS_RANDOMATTENTION_H
+#endif // ATTN_TEST_SUPPORT_RANDOMATTENTION_H

@@ -18,10 +18,13 @@ std::string CaseOperand::type(bool isTensor) const {
     text += (open ? "?" : std::to_string(size)) + "x";
   text += element;
   if (!isDense && !isTensor) {
+    auto written = [&](int64_t number) {
+      return statesStrides ? std::to_string(number) : "?";
+    };
     text += ", strided<[";
     for (size_t d = 0; d + 1 < strides.size(); ++d)
-      text += "?, ";
-    text += "1], offset: ?>";
+      text += written(strides[d]) + ", ";
+    text += "1], offset: " + written(offset()) + ">";
   }
   return text + ">";
 }
@@ -95,9 +98,10 @@ std::string AttentionCase::text() const {
     captureArgs += ", %c" + std::to_string(index);
   }
   clauses += masks + scoring + layoutClause(*this);
-  clauses +=
-      llvm::formatv(" tiling(#attn.tiling<block_query = {0}, block_key = {1}>)",
-                    blockQuery, blockKey);
+  if (statesTiling)
+    clauses += llvm::formatv(
+        " tiling(#attn.tiling<block_query = {0}, block_key = {1}>)", blockQuery,
+        blockKey);
 
   SmallVector<std::string> outNames, outTypes;
   for (const CaseOperand &out : outs) {
@@ -151,7 +155,8 @@ static CaseOperand denseOperand(StringRef name, StringRef element,
   return operand;
 }
 
-AttentionCase AttentionCase::probe() const {
+AttentionCase AttentionCase::probe(int64_t groupSize) const {
+  int64_t groups = llvm::divideCeil(shape.kvLength, groupSize);
   AttentionCase c = *this;
   c.scoring = " scale(0.0)";
   c.scoreMod.clear();
@@ -166,14 +171,13 @@ AttentionCase AttentionCase::probe() const {
   c.operands[1] = denseOperand("key", "f32",
                                {shape.batch, shape.kvHeads, shape.kvLength, 1});
   c.operands[2] = denseOperand(
-      "value", "f32",
-      {shape.batch, shape.kvHeads, shape.kvLength, shape.kvLength});
+      "value", "f32", {shape.batch, shape.kvHeads, shape.kvLength, groups});
   for (int64_t row = 0; row < shape.batch * shape.kvHeads * shape.kvLength;
        ++row)
-    c.operands[2].data.data[row * shape.kvLength + row % shape.kvLength] = 1;
+    c.operands[2].data.data[row * groups + row % shape.kvLength / groupSize] =
+        1;
   c.outs = {denseOperand(
-      "o", "f32",
-      {shape.batch, shape.queryHeads, shape.queryLength, shape.kvLength})};
+      "o", "f32", {shape.batch, shape.queryHeads, shape.queryLength, groups})};
   c.wantsLse = false;
   return c;
 }
@@ -181,6 +185,18 @@ AttentionCase AttentionCase::probe() const {
 //===----------------------------------------------------------------------===//
 // Drawing
 //===----------------------------------------------------------------------===//
+
+CaseRange CaseRange::small() {
+  static constexpr int64_t lengths[] = {1,  2,  3,  5,  7,  8, 16,
+                                        17, 31, 33, 48, 63, 65};
+  static constexpr int64_t depths[] = {1, 2, 8, 16, 24, 40, 59, 64};
+  static constexpr int64_t ratios[] = {1, 1, 2, 3, 5};
+  CaseRange range;
+  range.lengths = lengths;
+  range.depths = depths;
+  range.ratios = ratios;
+  return range;
+}
 
 int64_t CaseGenerator::pick(ArrayRef<int64_t> from) {
   return from[between(0, from.size() - 1)];
@@ -206,6 +222,7 @@ CaseOperand CaseGenerator::operand(StringRef name, StringRef element,
     operand.isOpen[d] = canBeOpen && chance(0.3);
   if (shape.size() > 1 && chance(0.3)) {
     operand.isDense = false;
+    operand.statesStrides = chance(0.5);
     int64_t stride = 1;
     for (int64_t d = static_cast<int64_t>(shape.size()) - 1; d >= 0; --d) {
       operand.strides[d] = stride;
@@ -227,25 +244,36 @@ CaseOperand CaseGenerator::operand(StringRef name, StringRef element,
 }
 
 void CaseGenerator::drawSizes(AttentionCase &c) {
-  constexpr int64_t lengths[] = {1, 2, 3, 5, 7, 8, 16, 17, 31, 33, 48, 63, 65};
-  constexpr int64_t depths[] = {1, 2, 8, 16, 24, 40, 59, 64};
   constexpr int64_t blocks[] = {1, 2, 3, 4, 5, 7, 8, 16, 17, 32, 64};
   c.shape.batch = between(1, 2);
   c.shape.kvHeads = between(1, 2);
-  c.shape.queryHeads = c.shape.kvHeads * pick({1, 1, 2, 3, 5});
-  c.shape.queryLength = pick(lengths);
-  c.shape.kvLength = chance(0.4) ? c.shape.queryLength : pick(lengths);
+  c.shape.queryHeads = c.shape.kvHeads * pick(range.ratios);
+  c.shape.queryLength = pick(range.lengths);
+  c.shape.kvLength = chance(0.4) ? c.shape.queryLength : pick(range.lengths);
   if (chance(0.05)) {
     c.shape.queryLength = between(66, 200);
     c.shape.kvLength = between(66, 300);
   }
-  c.shape.headDim = pick(depths);
-  c.shape.valueDim = chance(0.5) ? c.shape.headDim : pick(depths);
+  c.shape.headDim = pick(range.depths);
+  c.shape.valueDim = chance(0.5) ? c.shape.headDim : pick(range.depths);
   if (chance(0.04))
     *std::array{&c.shape.queryLength, &c.shape.kvLength, &c.shape.headDim,
                 &c.shape.valueDim, &c.shape.batch}[between(0, 4)] = 0;
+  if (c.shape.kvLength == 0 && !range.hasNoKeys)
+    c.shape.kvLength = 1;
+  AttentionShape &s = c.shape;
+  int64_t ratio = s.queryHeads / s.kvHeads;
+  for (int64_t *size : {&s.batch, &s.kvHeads, &ratio}) {
+    s.queryHeads = s.kvHeads * ratio;
+    if (s.batch * s.queryHeads * s.queryLength * s.kvLength *
+            (s.headDim + s.valueDim) >
+        range.mostWork)
+      *size = 1;
+  }
+  s.queryHeads = s.kvHeads * ratio;
   c.blockQuery = pick(blocks);
   c.blockKey = pick(blocks);
+  c.statesTiling = chance(range.statedTilings);
   const char *elements[] = {"f32", "f32", "f32", "bf16", "f16", "f64"};
   c.element = elements[between(0, 5)];
   c.outputElement = c.element;
@@ -317,7 +345,7 @@ void CaseGenerator::drawMasks(AttentionCase &c) {
   bool isBottomRight = isBanded && chance(0.4);
   if (isBottomRight)
     c.masks += " bottom_right";
-  if (chance(0.2)) {
+  if (range.hasElementMasks && chance(0.2)) {
     addBroadcast(c, "mask", "i1");
     fill(c.operands.back(), 0, chance(0.5) ? 1 : 3);
     for (double &element : c.operands.back().data.data)
@@ -327,7 +355,7 @@ void CaseGenerator::drawMasks(AttentionCase &c) {
     c.operands.push_back(operand("kv_lengths", integerType(), {s.batch}));
     fill(c.operands.back(), chance(0.2) ? -2 : 0, s.kvLength + 2);
   }
-  if (chance(0.25)) {
+  if (range.hasElementMasks && chance(0.25)) {
     int64_t ids = between(1, 4);
     c.operands.push_back(
         operand("query_segments", integerType(), {s.batch, s.queryLength}));
@@ -450,7 +478,7 @@ void CaseGenerator::drawRegions(AttentionCase &c) {
   if (!c.scoreMod.empty())
     c.scoreMod += "      attn.yield %r : " + f + "\n";
 
-  switch (chance(0.25) ? between(0, 5) : -1) {
+  switch (range.hasElementMasks && chance(0.25) ? between(0, 5) : -1) {
   case 0: // Every third key.
     c.maskMod = "      %three = arith.constant 3 : index\n"
                 "      %sum = arith.addi %i, %j : index\n"
