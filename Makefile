@@ -4,7 +4,8 @@
 #   make demo         one attention module for every target, run on this CPU
 #   make test         every test: unit, lit, install, plugin, format, spelling
 #   make build        tools in build/bin, and the tests
-#   make bench-cpu    speed against the machine's limit and the peers
+#   make bench-cpu    speed against the machine's limit and the peers; BENCH=--avx2,
+#                     --memory or --compile for the other figures
 #   make docs         docs/Dialect.md and docs/Passes.md from the definitions
 #   make lint         format, spelling, stray paths
 #   make format       rewrite the sources with clang-format
@@ -85,9 +86,9 @@ demo: tools
 
 bench-cpu: tools
 	@[ "$(DEPS)" = no ] || scripts/install-deps.sh python $(BUILD)/venv \
-	  numpy threadpoolctl onnxruntime openvino torch
+	  numpy threadpoolctl onnx onnxruntime openvino torch
 	$(call step,CPU benchmark)
-	@$(BUILD)/venv/bin/python test/bench/cpu.py --build $(BUILD)
+	@$(BUILD)/venv/bin/python test/bench/bench_cpu.py --build $(BUILD) $(BENCH)
 	$(call done,CPU benchmark finished)
 
 docs: configure
