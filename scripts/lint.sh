@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Checks of the tracked sources: formatting, spelling, paths of somebody's machine.
+# Checks of the tracked sources: formatting, spelling, paths of somebody's machine,
+# includes against the order of the layers.
 #
-#   scripts/lint.sh            all three
+#   scripts/lint.sh            all of them
 #   scripts/lint.sh format     formatting only
 #   scripts/lint.sh fix        rewrite with clang-format
 set -uo pipefail
@@ -62,8 +63,17 @@ check_paths() {
   fi
 }
 
+check_layers() {
+  if python3 scripts/check-layers.py; then
+    report layers "each includes only what is below it"
+  else
+    report layers "the files above include a layer that is not below them"
+    failed=1
+  fi
+}
+
 case "${1:-all}" in
-all) check_format; check_spelling; check_paths ;;
+all) check_format; check_spelling; check_paths; check_layers ;;
 format) check_format ;;
 fix) sources | xargs -r "$clang_format" -i ;;
 *) echo "usage: scripts/lint.sh [all|format|fix]" >&2; exit 1 ;;
