@@ -28,9 +28,8 @@ using namespace mlir;
 
 namespace {
 
-/// attn-tiled-to-cpu does not lower segments, mask and mask_mod yet, nor keys
-/// of no length. Once it does: true.
-constexpr bool kLowersElementMasksAndNoKeys = false;
+/// Segments, mask, mask_mod, and keys of no length: false leaves them out.
+constexpr bool kLowersElementMasksAndNoKeys = true;
 
 constexpr int kMostFailures = 20;
 
