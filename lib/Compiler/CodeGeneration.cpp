@@ -74,9 +74,10 @@ static void internalize(Module &module, StringRef symbol) {
 static Error optimize(Module &module, TargetMachine &machine) {
   constexpr StringLiteral kPasses =
       "always-inline,globaldce,"
-      "function(sroa,early-cse<memssa>,simplifycfg,instcombine,"
+      "function(sroa,early-cse<memssa>,simplifycfg,instcombine<no-verify-"
+      "fixpoint>,"
       "loop-simplify,lcssa,loop(loop-rotate),loop-mssa(licm),"
-      "gvn,instcombine,simplifycfg)";
+      "gvn,instcombine<no-verify-fixpoint>,simplifycfg)";
   PassBuilder builder(&machine);
   LoopAnalysisManager loops;
   FunctionAnalysisManager functions;

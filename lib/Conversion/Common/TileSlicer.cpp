@@ -61,12 +61,18 @@ FailureOr<Value> TileSlicer::sliceOp(Operation *op, Value value,
     return Value(arith::AddIOp::create(b, loc, step, origin));
   }
   // vector<R> <-> vector<R x 1>: the same elements.
-  if (auto cast = dyn_cast<vector::ShapeCastOp>(op))
-    return slice(cast.getSource(), piece,
-                 cast.getSourceVectorType().getRank() == 1 &&
-                         shape == Shape::Tile
-                     ? Shape::Lanes
-                     : shape);
+  if (auto cast = dyn_cast<vector::ShapeCastOp>(op)) {
+    if (shape != Shape::Tile || cast.getSourceVectorType().getRank() != 1)
+      return slice(cast.getSource(), piece, shape);
+    if (cast.getResultVectorType().getShape().back() != 1)
+      return slice(cast.getSource(), piece, Shape::Lanes);
+    // A tile of one column.
+    FailureOr<Value> element = slice(cast.getSource(), piece, Shape::Row);
+    if (failed(element))
+      return failure();
+    return Value(vector::BroadcastOp::create(
+        b, loc, pieceType(value.getType(), piece, shape), *element));
+  }
   if (isa<vector::BroadcastOp>(op))
     return sliceBroadcast(op, piece, shape);
   if (isa<vector::TransferReadOp>(op))
@@ -86,9 +92,16 @@ FailureOr<Value> TileSlicer::sliceBroadcast(Operation *op, const Piece &piece,
   auto sourceType = dyn_cast<VectorType>(source.getType());
   bool isColumn = sourceType && sourceType.getRank() == 2 &&
                   sourceType.getDimSize(1) == 1 && shape == Shape::Tile;
+  // One element for all columns, as a vector of one.
+  auto resultType = cast<VectorType>(op->getResult(0).getType());
+  bool isSingle = sourceType && sourceType.getNumElements() == 1 &&
+                  resultType.getShape().back() != 1 && shape == Shape::Tile;
+  isColumn |= isSingle;
   if (sourceType && !isColumn)
     return slice(source, piece,
-                 sourceType.getRank() == 1 ? Shape::Lanes : shape);
+                 sourceType.getRank() == 1 && shape == Shape::Tile
+                     ? Shape::Lanes
+                     : shape);
   Value element;
   if (isColumn) {
     FailureOr<Value> row = slice(source, piece, Shape::Row);

@@ -413,8 +413,7 @@ LogicalResult KernelEmitter::emit() {
 
 /// Whether the chip rounds f32 to bf16 in one instruction.
 static bool hasBf16Rounding(const TiledForm &form) {
-  StringRef features = form.target.features;
-  return features.contains("+avx512bf16") || features.contains("+bf16");
+  return form.target.has("avx512bf16") || form.target.has("bf16");
 }
 
 namespace {
@@ -433,7 +432,7 @@ struct TiledToCPU : attn::impl::TiledToCPUBase<TiledToCPU> {
       OpBuilder builder(loop);
       if (failed(KernelEmitter(builder, *form).emit()))
         return signalPassFailure();
-      roundsInSoftware |= form->elementType.isBF16() && !hasBf16Rounding(*form);
+      roundsInSoftware |= !hasBf16Rounding(*form);
     }
     if (!roundsInSoftware)
       return;

@@ -17,8 +17,9 @@ using namespace attn;
 /// Whether the code generator uses the feature of its own accord. A processor
 /// model has others, which a virtual machine often hides (enqcmd, ptwrite).
 static bool isSelected(StringRef feature) {
-  constexpr StringLiteral kPrefixes[] = {
-      "sse", "ssse", "avx", "fma", "f16c", "bmi", "lzcnt", "movbe", "popcnt"};
+  constexpr StringLiteral kPrefixes[] = {"amx",   "sse",   "ssse", "avx",
+                                         "fma",   "f16c",  "bmi",  "lzcnt",
+                                         "movbe", "popcnt"};
   return any_of(kPrefixes,
                 [&](StringRef prefix) { return feature.starts_with(prefix); });
 }
