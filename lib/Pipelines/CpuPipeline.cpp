@@ -64,6 +64,7 @@ void attn::addPassesToLlvm(OpPassManager &pm) {
   pm.addPass(createConvertOpenMPToLLVMPass());
   pm.addPass(createUBToLLVMConversionPass());
   pm.addPass(createReconcileUnrealizedCastsPass());
+  pm.addPass(createMaskBf16AsIntegers());
 }
 
 void attn::buildAttnToCpuPipeline(OpPassManager &pm,

@@ -19,4 +19,13 @@ def TiledToCPU : Pass<"attn-tiled-to-cpu"> {
   ];
 }
 
+def MaskBf16AsIntegers : Pass<"attn-mask-bf16-as-integers"> {
+  let summary = "masked loads and stores of bf16 vectors as 16-bit integers";
+  let description = [{
+    LLVM promotes a masked bf16 vector to f32 on chips without bf16 arithmetic, and calls a function
+    for each element to round it back. The bits of a load or store do not depend on the type.
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
+}
+
 #endif // ATTN_CONVERSION_PASSES

@@ -78,6 +78,14 @@ FailureOr<TiledForm> attn::readTiledForm(scf::ForallOp tasks) {
       roles.get<vector::ContractionOp>(role::kAccumulator, false);
   form.output = roles.get<vector::TransferWriteOp>(role::kOutput, false);
   form.lse = roles.get<vector::TransferWriteOp>(role::kLse, false);
+  if (form.value && form.value.getMask()) {
+    form.seenKeys = form.value.getMask();
+    while (Operation *op = form.seenKeys.getDefiningOp()) {
+      if (!isa<vector::BroadcastOp, vector::ShapeCastOp>(op))
+        break;
+      form.seenKeys = op->getOperand(0);
+    }
+  }
   form.kvHead = roles.byRole.lookup(role::kKvHead);
   if (Operation *bound = roles.byRole.lookup(role::kRightBound))
     form.rightBound = bound->getResult(0);

@@ -37,6 +37,9 @@ struct TiledForm {
   /// Which keys of a block some row sees; absent where lengths and bands are
   /// the only masks.
   mlir::vector::MultiDimReductionOp seen;
+  /// The keys whose values are read, vector<Bc x i1>: `seen` or a mask of keys
+  /// alone; null where every value is read.
+  mlir::Value seenKeys;
   mlir::math::Exp2Op probabilities, correction;
   mlir::vector::TransferWriteOp output, lse;
   /// h / group; absent when there are as many key/value heads as query heads.

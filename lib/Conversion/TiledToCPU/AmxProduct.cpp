@@ -213,7 +213,7 @@ void AmxProduct::allocate(Emitter &e, Value heads) {
     packedKeys = allocate(kernel.keys / kTileRows, depthTiles);
   if (form.value)
     packedValues = allocate(kernel.keys / kTileDepth, valueTiles);
-  if (form.value && form.seen)
+  if (form.value && form.seenKeys)
     isSpecial = memref::AllocOp::create(
         e.b, e.loc, MemRefType::get({ShapedType::kDynamic}, e.b.getI8Type()),
         positions);

@@ -111,7 +111,7 @@ Scratch Scratch::allocate(Emitter &e, const CpuKernel &kernel) {
     scratch.exactSum = tile({kernel.rows, kernel.width});
     scratch.rowExactSum = tile({paddedRows});
   }
-  if (kernel.form.seen)
+  if (kernel.form.seenKeys || kernel.form.seen)
     scratch.seen = memref::AllocaOp::create(
         e.b, e.loc,
         MemRefType::get({roundUp(kernel.keys, kernel.width)}, e.b.getI8Type()),

@@ -363,8 +363,8 @@ void FmaProduct::multiplyOutput(Task &task, const KeyBlock &block, Value first,
       return next;
     };
     sums = e.loop(first, last, 1, sums, [&](Value key, ValueRange carried) {
-      return kernel.form.seen ? whereSeen(task, key, carried, multiply)
-                              : multiply(key, carried);
+      return kernel.form.seenKeys ? whereSeen(task, key, carried, multiply)
+                                  : multiply(key, carried);
     });
     for (int64_t r = 0; r < step; ++r)
       for (int64_t v = 0; v < vectors; ++v)

@@ -69,6 +69,7 @@ private:
   LogicalResult emitKeyBlock(Task &task, const KeyBlock &block);
   LogicalResult cloneScalars(Block &block, Task &task);
   LogicalResult emitSeen(Task &task);
+  LogicalResult emitSeenKeys(Task &task);
   Value emitAnySeen(Task &task);
   LogicalResult emitMaskScalars(Task &task);
   Value worthThreads();
@@ -109,8 +110,9 @@ LogicalResult KernelEmitter::cloneScalars(Block &block, Task &task) {
         return failure();
       continue;
     }
-    if (reduction && form.seen &&
-        reduction.getSource() == form.seen.getResult()) {
+    if (reduction && form.seenKeys && reduction.getSource() == form.seenKeys) {
+      if (!form.seen && failed(emitSeenKeys(task)))
+        return failure();
       task.scalars.map(reduction.getResult(), emitAnySeen(task));
       continue;
     }
@@ -145,6 +147,25 @@ LogicalResult KernelEmitter::emitSeen(Task &task) {
                });
     e.store(arith::ExtUIOp::create(e.b, e.loc, bytes, any[0]),
             task.scratch.seen, column);
+  });
+  return success(valid);
+}
+
+/// The same from a mask of keys alone.
+LogicalResult KernelEmitter::emitSeenKeys(Task &task) {
+  auto bytes = VectorType::get(kernel.width, e.b.getI8Type());
+  bool valid = true;
+  e.loop(e.index(0), e.index(form.blockKey), kernel.width, [&](Value column) {
+    FailureOr<Value> lanes =
+        task.slicer.lanes(form.seenKeys, {Value(), column, kernel.width});
+    valid &= succeeded(lanes);
+    if (failed(lanes))
+      return;
+    Value seen = *lanes;
+    if (!isa<VectorType>(seen.getType()))
+      seen = e.splat(VectorType::get(kernel.width, e.b.getI1Type()), seen);
+    e.store(arith::ExtUIOp::create(e.b, e.loc, bytes, seen), task.scratch.seen,
+            column);
   });
   return success(valid);
 }
@@ -282,6 +303,8 @@ LogicalResult KernelEmitter::emitKeyBlock(Task &task, const KeyBlock &block) {
   if (form.reach && failed(cloneScalars(*form.blockBody(), task)))
     return failure();
   if (failed(emitMaskScalars(task)))
+    return failure();
+  if (form.seenKeys && !form.seen && !form.reach && failed(emitSeenKeys(task)))
     return failure();
   Value none =
       e.constant(kernel.vector, -std::numeric_limits<double>::infinity());
