@@ -94,7 +94,7 @@ def compile_variants():
 
 def compile_times(args):
     stages = {"input": None, "tiled": 0.1, "obj": 0.5}
-    row = ("{:<22}" + "{:>9}" * 6).format
+    row = ("{:<22}" + "{:>11}" * 6).format
     print(
         "Seconds of the attn-opt process, medians of 5. Its start and the parsing are all of\n"
         "'input' and a part of the others; cpu is what it computed, were others running or not\n"

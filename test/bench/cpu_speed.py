@@ -10,8 +10,8 @@ import numpy as np
 import cpu_peers
 from cpu_kernel import HEADS, LENGTH, TYPES, from_bits, ours, to_bits
 
-# A contender that misses this computes something else. Frobenius, against f64.
-ERROR_BOUND = {"f32": 5e-6, "bf16": 8e-3}
+# A contender that misses this computes something else.
+ERROR_BOUND = {"f32": 5e-6, "bf16": 1.5e-2}
 
 
 def inputs(element, dim):
@@ -21,9 +21,9 @@ def inputs(element, dim):
 
 
 def error(output, arrays, causal, element):
-    """Against f64 on some rows of the first and last head."""
+    """Against f64: the worst of some rows of the first and last head."""
     wide = lambda a: (from_bits(a) if element == "bf16" else a).astype(np.float64)
-    difference = norm = 0.0
+    rows = []
     for head in (0, HEADS - 1):
         q, k, v, o = (wide(a[0, head]) for a in (*arrays, output))
         for row in (0, 1, 63, 777, LENGTH - 1):
@@ -31,9 +31,8 @@ def error(output, arrays, causal, element):
             scores = k[:keys] @ q[row] / math.sqrt(q.shape[1])
             weights = np.exp(scores - scores.max())
             expected = weights @ v[:keys] / weights.sum()
-            difference += np.sum((o[row] - expected) ** 2)
-            norm += np.sum(expected**2)
-    return math.sqrt(difference / norm)
+            rows.append(np.linalg.norm(o[row] - expected) / np.linalg.norm(expected))
+    return float(np.max(rows))
 
 
 def race(contenders, rounds):
