@@ -1,9 +1,9 @@
 //===- Compiler.cpp - From a module to an artifact ------------------------===//
 //
 // A clone of the module is walked from stage to stage, each with a pass manager
-// of its own, because two things are read off on the way: the arguments, while
-// the entry still says what they are (stage attn), and the chip, where it is
-// decided (stage configured).
+// of its own, because three things happen on the way: at stage attn, when every
+// function shows what it is, the entry is chosen and its arguments are taken
+// down; at stage configured, the chip is read where it is decided.
 //
 //===----------------------------------------------------------------------===//
 
@@ -11,13 +11,14 @@
 #include "CodeGeneration.h"
 #include "Describe.h"
 #include "DiagnosticCapture.h"
+#include "Entry.h"
 #include "attn/IR/Attn.h"
 #include "attn/IR/TiledForm.h"
 #include "attn/Pipelines/Pipelines.h"
 #include "attn/Target/KnownTargets.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
 
 using namespace mlir;
 using namespace attn;
@@ -25,8 +26,9 @@ using namespace attn;
 namespace {
 class Compilation {
 public:
-  static llvm::Expected<Compilation> start(ModuleOp module,
-                                           const CompileOptions &options);
+  /// With `forCode`, the module is cut down to one function and what it calls.
+  static llvm::Expected<Compilation>
+  start(ModuleOp module, const CompileOptions &options, bool forCode);
   /// Goes on to `stage`, at most Llvm.
   llvm::Error advance(Stage stage);
   llvm::Expected<std::string> code(bool asAssembly);
@@ -36,53 +38,64 @@ public:
 
 private:
   llvm::Error run(Stage stage);
-  func::FuncOp getEntry() {
-    return module->lookupSymbol<func::FuncOp>(entryName);
-  }
-  void describeEntry();
-  llvm::Error readTarget();
+  llvm::Error selectEntry();
+  void readTarget();
 
   OwningOpRef<ModuleOp> module;
-  std::string targetName, entryName;
+  CompileOptions options;
+  bool forCode = false;
   Stage reached = Stage::Input;
+  std::string entryName;
   std::optional<LaunchDescription> launch;
-  /// Why there is no launch description: not an error before code is asked
-  /// for.
+  /// Assembly needs no launch description: kept until one is asked for.
   std::string launchProblem;
   TargetDescription target;
+  bool targetsDiffer = false;
 };
 } // namespace
 
 llvm::Expected<Compilation> Compilation::start(ModuleOp module,
-                                               const CompileOptions &options) {
-  llvm::Expected<func::FuncOp> entry = findEntry(module, options);
-  if (!entry)
-    return entry.takeError();
+                                               const CompileOptions &options,
+                                               bool forCode) {
   llvm::Expected<TargetDescription> target = lookupTarget(options.target);
   if (!target)
     return target.takeError();
   Compilation c;
   c.module = cast<ModuleOp>(module->clone());
-  c.targetName = options.target;
+  c.options = options;
+  c.forCode = forCode;
   c.target = *target;
-  c.entryName = entry->getName().str();
   return c;
 }
 
-/// Taken down while the entry's types still say what its arguments are.
-void Compilation::describeEntry() {
-  llvm::Expected<LaunchDescription> description = describeLaunch(getEntry());
+/// Short of code, a module is lowered whole unless an entry is named.
+llvm::Error Compilation::selectEntry() {
+  if (!forCode && options.entry.empty())
+    return requireAttention(*module);
+  llvm::Expected<func::FuncOp> entry = findEntry(*module, options);
+  if (!entry)
+    return entry.takeError();
+  entryName = entry->getName().str();
+  for (auto function : module->getOps<func::FuncOp>())
+    SymbolTable::setSymbolVisibility(
+        function, function == *entry ? SymbolTable::Visibility::Public
+                                     : SymbolTable::Visibility::Private);
+  PassManager passes(module->getContext());
+  passes.addPass(createSymbolDCEPass());
+  if (failed(passes.run(*module)))
+    return llvm::createStringError("unused functions cannot be removed");
+  llvm::Expected<LaunchDescription> description = describeLaunch(*entry);
   if (description)
     launch = std::move(*description);
   else
     launchProblem = toString(description.takeError());
+  return llvm::Error::success();
 }
 
 /// Code is generated for the chip that the ops were planned for.
-llvm::Error Compilation::readTarget() {
+void Compilation::readTarget() {
   TargetAttr first;
-  bool differ = false;
-  getEntry().walk([&](Operation *op) {
+  module->walk([&](Operation *op) {
     TargetAttr attribute;
     if (auto attention = dyn_cast<AttentionOp>(op))
       attribute = attention.getTargetAttr();
@@ -90,15 +103,10 @@ llvm::Error Compilation::readTarget() {
       attribute = op->getAttrOfType<TargetAttr>(kTargetAttrName);
     if (attribute && !first)
       first = attribute;
-    differ |= attribute && attribute != first;
+    targetsDiffer |= attribute && attribute != first;
   });
-  if (differ)
-    return llvm::createStringError("the ops of @" + entryName +
-                                   " carry different #attn.target; code is "
-                                   "for one chip, so give them one");
   if (first)
     target = first.getValue();
-  return llvm::Error::success();
 }
 
 llvm::Error Compilation::run(Stage stage) {
@@ -108,7 +116,7 @@ llvm::Error Compilation::run(Stage stage) {
     addPassesToAttn(passes);
     break;
   case Stage::Configured:
-    addPassesToConfigured(passes, targetName);
+    addPassesToConfigured(passes, options.target);
     break;
   case Stage::Tiled:
     addPassesToTiled(passes);
@@ -120,6 +128,10 @@ llvm::Error Compilation::run(Stage stage) {
     addPassesToLlvm(passes);
     break;
   }
+  // --mlir-print-ir-after-all, --mlir-timing and the like. A tool that has no
+  // such options is told that by a failure.
+  (void)applyPassManagerCLOptions(passes);
+  applyDefaultTimingPassManagerCLOptions(passes);
   DiagnosticCapture diagnostics(module->getContext());
   if (failed(passes.run(*module)))
     return diagnostics.takeError(
@@ -130,22 +142,28 @@ llvm::Error Compilation::run(Stage stage) {
 llvm::Error Compilation::advance(Stage stage) {
   while (reached < stage) {
     Stage next = static_cast<Stage>(static_cast<unsigned>(reached) + 1);
+    if (next == Stage::Mapped && targetsDiffer)
+      return llvm::createStringError("the ops carry different #attn.target; "
+                                     "code is for one chip, so choose one "
+                                     "function with --entry=NAME");
     if (next == Stage::Mapped && target.family != "cpu")
       return llvm::createStringError("target '" + target.name +
                                      "' has no code generator yet; stages up "
                                      "to tiled can be emitted, or choose a "
                                      "cpu target");
     if (next == Stage::Llvm)
-      getEntry()->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(),
-                          UnitAttr::get(module->getContext()));
+      for (auto function : module->getOps<func::FuncOp>())
+        if (function.isPublic() && !function.isDeclaration())
+          function->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(),
+                            UnitAttr::get(module->getContext()));
     if (llvm::Error error = run(next))
       return error;
-    if (next == Stage::Attn)
-      describeEntry();
-    if (next == Stage::Configured)
-      if (llvm::Error error = readTarget())
-        return error;
     reached = next;
+    if (next == Stage::Attn)
+      if (llvm::Error error = selectEntry())
+        return error;
+    if (next == Stage::Configured)
+      readTarget();
   }
   return llvm::Error::success();
 }
@@ -179,7 +197,8 @@ llvm::Expected<Artifact> Compilation::artifact() {
 
 llvm::Expected<Artifact> attn::compile(ModuleOp module,
                                        const CompileOptions &options) {
-  llvm::Expected<Compilation> compilation = Compilation::start(module, options);
+  llvm::Expected<Compilation> compilation =
+      Compilation::start(module, options, /*forCode=*/true);
   if (!compilation)
     return compilation.takeError();
   return compilation->artifact();
@@ -188,7 +207,8 @@ llvm::Expected<Artifact> attn::compile(ModuleOp module,
 llvm::Expected<OwningOpRef<ModuleOp>>
 attn::lowerToStage(ModuleOp module, Stage stage,
                    const CompileOptions &options) {
-  llvm::Expected<Compilation> compilation = Compilation::start(module, options);
+  llvm::Expected<Compilation> compilation =
+      Compilation::start(module, options, /*forCode=*/false);
   if (!compilation)
     return compilation.takeError();
   if (llvm::Error error = compilation->advance(stage))
@@ -200,7 +220,7 @@ llvm::Expected<std::string> attn::emitStage(ModuleOp module, Stage stage,
                                             const CompileOptions &options) {
   if (stage == Stage::Asm || stage == Stage::Obj) {
     llvm::Expected<Compilation> compilation =
-        Compilation::start(module, options);
+        Compilation::start(module, options, /*forCode=*/true);
     if (!compilation)
       return compilation.takeError();
     return compilation->code(stage == Stage::Asm);

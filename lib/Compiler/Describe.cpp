@@ -226,6 +226,10 @@ Describer::describeResult(Value value, std::string name) {
 }
 
 llvm::Expected<LaunchDescription> Describer::run() {
+  if (!entry.getBody().hasOneBlock())
+    return llvm::createStringError("@" + entry.getName() +
+                                   " has several blocks; a kernel is one, with "
+                                   "loops and conditions as scf ops");
   entry.walk([&](AttentionOp op) { describeAttention(op); });
   LaunchDescription launch;
   launch.name = entry.getName().str();

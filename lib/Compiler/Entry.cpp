@@ -1,5 +1,6 @@
 //===- Entry.cpp - Reading modules and choosing the function to compile ---===//
 
+#include "Entry.h"
 #include "DiagnosticCapture.h"
 #include "attn/Artifact/File.h"
 #include "attn/Compiler/Compiler.h"
@@ -37,6 +38,13 @@ static bool holdsAttention(func::FuncOp function) {
       .wasInterrupted();
 }
 
+llvm::Error attn::requireAttention(ModuleOp module) {
+  if (llvm::any_of(module.getOps<func::FuncOp>(), holdsAttention))
+    return llvm::Error::success();
+  return llvm::createStringError("no attention: expected a function with "
+                                 "attn.attention in the module");
+}
+
 llvm::Expected<func::FuncOp> attn::findEntry(ModuleOp module,
                                              const CompileOptions &options) {
   SmallVector<func::FuncOp> found;
@@ -58,8 +66,7 @@ llvm::Expected<func::FuncOp> attn::findEntry(ModuleOp module,
         "no function @" + options.entry + "; the module has " +
         (allNames.empty() ? "none" : llvm::join(allNames, ", ")));
   if (found.empty())
-    return llvm::createStringError("no attention: expected a function with "
-                                   "attn.attention in the module");
+    return requireAttention(module);
   if (found.size() > 1)
     return llvm::createStringError(llvm::join(names, ", ") +
                                    " hold attention; choose one with "

@@ -18,15 +18,12 @@ attn::explain(ModuleOp module, const CompileOptions &options, bool asJson) {
       lowerToStage(module, Stage::Attn, options);
   if (!shortest)
     return shortest.takeError();
-  llvm::Expected<func::FuncOp> entry = findEntry(**shortest, options);
-  if (!entry)
-    return entry.takeError();
 
   std::string text;
   llvm::raw_string_ostream os(text);
   llvm::json::Array plans;
   std::string problem;
-  entry->walk([&](AttentionOp op) {
+  (*shortest)->walk([&](AttentionOp op) {
     const TargetDescription &chip =
         op.getTargetAttr() ? op.getTargetAttr().getValue() : *target;
     AttentionProblem attention = getProblem(op);

@@ -39,6 +39,18 @@
 // RUN: attn-opt %s --target=cpu:neon --emit=asm | FileCheck %s --check-prefix=NEON
 // NEON: fmla v{{[0-9]+}}.4s
 
+// Short of code a module is lowered whole, unless an entry is named.
+// RUN: attn-opt %S/Inputs/two.mlir --target=cpu:avx2 --emit=tiled | FileCheck %s --check-prefix=WHOLE
+// WHOLE: func.func @first
+// WHOLE: attn.role = "tasks"
+// WHOLE: func.func @second
+// WHOLE: attn.role = "tasks"
+// WHOLE: func.func @other
+// RUN: attn-opt %S/Inputs/two.mlir --entry=second --target=cpu:avx2 --emit=tiled | FileCheck %s --check-prefix=PART
+// PART-NOT: @first
+// PART: func.func @second
+// PART-NOT: @other
+
 // The pipelines are the same road.
 // RUN: attn-opt %s --attn-to-tiled=target=cpu:avx2 | FileCheck %s --check-prefix=TILED
 // RUN: attn-opt %s --attn-to-cpu=target=cpu:avx2 | FileCheck %s --check-prefix=PIPELINE

@@ -19,7 +19,8 @@ namespace attn {
 struct CompileOptions {
   /// A known target. Ops that carry #attn.target keep theirs.
   std::string target = "cpu";
-  /// The function to compile. Empty: the only one that holds attention.
+  /// The function to compile; what it does not call is left out. Empty: the
+  /// only one that holds attention, or, short of code, the whole module.
   std::string entry;
 };
 
@@ -31,7 +32,7 @@ void registerCompilerDialects(mlir::DialectRegistry &registry);
 llvm::Expected<mlir::OwningOpRef<mlir::ModuleOp>>
 parseModule(llvm::StringRef path, mlir::MLIRContext &context);
 
-/// The function that `options` mean.
+/// The function that `options` mean, in a module at stage attn or later.
 llvm::Expected<mlir::func::FuncOp> findEntry(mlir::ModuleOp module,
                                              const CompileOptions &options);
 
