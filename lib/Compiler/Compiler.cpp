@@ -50,7 +50,7 @@ private:
   /// Assembly needs no launch description: kept until one is asked for.
   std::string launchProblem;
   TargetDescription target;
-  bool targetsDiffer = false;
+  bool targetsDiffer = false, usesTiles = false;
 };
 } // namespace
 
@@ -92,15 +92,18 @@ llvm::Error Compilation::selectEntry() {
   return llvm::Error::success();
 }
 
-/// Code is generated for the chip that the ops were planned for.
+/// Code is generated for the chip and the product that the ops were planned
+/// for.
 void Compilation::readTarget() {
   TargetAttr first;
   module->walk([&](Operation *op) {
-    TargetAttr attribute;
-    if (auto attention = dyn_cast<AttentionOp>(op))
+    auto attribute = op->getAttrOfType<TargetAttr>(kTargetAttrName);
+    auto tiling = op->getAttrOfType<TilingAttr>(kTilingAttrName);
+    if (auto attention = dyn_cast<AttentionOp>(op)) {
       attribute = attention.getTargetAttr();
-    else
-      attribute = op->getAttrOfType<TargetAttr>(kTargetAttrName);
+      tiling = attention.getTilingAttr();
+    }
+    usesTiles |= tiling && tiling.getValue().product == "amx";
     if (attribute && !first)
       first = attribute;
     targetsDiffer |= attribute && attribute != first;
@@ -191,6 +194,11 @@ llvm::Expected<Artifact> Compilation::artifact() {
   launch->triple = tripleOf(target).str();
   launch->arch = target.arch;
   launch->features = target.features;
+  // A processor model has the tile registers without naming them; whoever
+  // runs code that uses them has to ask for them first.
+  if (usesTiles && !StringRef(launch->features).contains("+amx-tile"))
+    launch->features += launch->features.empty() ? "+amx-tile,+amx-bf16"
+                                                 : ",+amx-tile,+amx-bf16";
   launch->abi = "memref-descriptors";
   return Artifact{*launch, std::move(*object)};
 }
