@@ -18,7 +18,7 @@ TEST(Explain, TextSaysSizesMemoryTrafficAndTime) {
        {"f32 attention: batch 2, heads 8 on 8, ? (taken as 4096) queries x ? "
         "(taken as 4096) keys, head dimensions 64 and 64, causal, lse\n",
         "  target    cpu:avx512 (x86-64-v4), 16 units at 2500 MHz; ",
-        " in register tiles of 4 x 64, keys packed, exact softmax\n",
+        " in register tiles of 6 x 64, keys packed, exact softmax\n",
         "  memory    L2 cache: ", " of 768 KiB\n", "query ", "key panels ",
         "in standard attention", "predicted, bound by matrix products",
         "  why       block_key 256: the best with ", "  next      ",

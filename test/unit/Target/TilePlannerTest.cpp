@@ -108,8 +108,8 @@ TEST(TilePlanner, CpuRegisterTiles) {
   struct {
     const char *target, *type;
     int64_t rows, columns;
-  } cases[] = {{"cpu:avx512", "f32", 4, 64}, {"cpu:avx512", "f64", 4, 32},
-               {"cpu:avx512", "f16", 4, 64}, {"cpu:avx2", "f32", 6, 16},
+  } cases[] = {{"cpu:avx512", "f32", 6, 64}, {"cpu:avx512", "f64", 6, 32},
+               {"cpu:avx512", "f16", 6, 64}, {"cpu:avx2", "f32", 6, 16},
                {"cpu:avx2", "f64", 6, 8},    {"cpu:neon", "f32", 6, 16},
                {"cpu:neon", "bf16", 6, 16}};
   for (auto c : cases) {
