@@ -86,6 +86,12 @@ FailureOr<TiledForm> attn::readTiledForm(scf::ForallOp tasks) {
       form.seenKeys = op->getOperand(0);
     }
   }
+  // Without values the keys are still asked whether any is seen.
+  if (form.reach && !form.seenKeys)
+    for (Operation &op : *form.sweep.getBody())
+      if (auto any = dyn_cast<vector::MultiDimReductionOp>(op))
+        if (any.getDestType().isInteger(1))
+          form.seenKeys = any.getSource();
   form.kvHead = roles.byRole.lookup(role::kKvHead);
   if (Operation *bound = roles.byRole.lookup(role::kRightBound))
     form.rightBound = bound->getResult(0);
