@@ -256,5 +256,5 @@ double attn::errorBound(AttentionOp op, double straightforwardError,
   double luck = 1 / std::sqrt(std::max<double>(rows, 1));
   return 1.5 * (1 + luck) * straightforwardError +
          unitRoundoff(op.getAccumulatorType()) +
-         8 * luck * unitRoundoff(op.getElementType());
+         4 * luck * unitRoundoff(op.getElementType());
 }
