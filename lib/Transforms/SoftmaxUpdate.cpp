@@ -3,6 +3,7 @@
 #include "SoftmaxUpdate.h"
 #include "attn/IR/TiledForm.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -20,10 +21,21 @@ SoftmaxState SoftmaxState::from(ValueRange values) {
   return {values[0], values[1], values.size() > 2 ? values[2] : Value()};
 }
 
-SoftmaxUpdate::SoftmaxUpdate(TileBuilder &b, FloatType type, Exponent exponent)
-    : b(b), type(type), rowType(b.typeOf(Extent::PerRow, type)),
-      exponent(exponent), c(exponent.factor * llvm::numbers::log2e),
-      zeroRow(b.constant(rowType, 0)), noneRow(b.negativeInfinity(rowType)) {}
+ReferenceRange ReferenceRange::of(FloatType type) {
+  // A row sum is no less than any of its probabilities, so the bound of f16 is
+  // its greatest number.
+  return {/*growth=*/8, /*sum=*/type.isF16() ? 65504 : 0x1p30};
+}
+
+SoftmaxUpdate::SoftmaxUpdate(TileBuilder &b, AttentionOp op)
+    : b(b), type(op.getAccumulatorType()),
+      rowType(b.typeOf(Extent::PerRow, type)),
+      exponent(TileScore::exponent(op)),
+      c(exponent.factor * llvm::numbers::log2e),
+      isConditional(op.getTilingAttr().getValue().softmax == "conditional"),
+      isStale(op.getTilingAttr().getValue().softmax == "stale"),
+      range(ReferenceRange::of(op.getElementType())),
+      zeroRow(b.constant(rowType, 0)) {}
 
 Value SoftmaxUpdate::equals(Value value, Value constant) {
   return arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, value, constant);
@@ -52,8 +64,22 @@ Value SoftmaxUpdate::exponents(Value scores, const Reference &reference) {
   return arith::SubFOp::create(b, multiply(scores, c), reference.scaled);
 }
 
+/// What a stale reference is before any key. So low that c times its distance
+/// to the first score is beyond exp2: the vote finds a row's first key without
+/// a test of its own. Finite, so that hidden scores are still -inf after the
+/// subtraction, and with a finite product with c.
+double SoftmaxUpdate::scoreOfNoKey() const {
+  APFloat lowest = APFloat::getLargest(type.getFloatSemantics(), true);
+  if (exponent.mayOverflow)
+    return lowest.convertToDouble();
+  return lowest.convertToDouble() / (2 * std::max(1.0, c));
+}
+
 SoftmaxState SoftmaxUpdate::initial(int64_t valueDim, Value sink) {
-  SoftmaxState state = {noneRow, zeroRow, {}};
+  Value none =
+      isStale ? b.constant(type, scoreOfNoKey()) : b.negativeInfinity(type);
+  SoftmaxState state = {
+      b.broadcast({none, Extent::Uniform}, Extent::PerRow), zeroRow, {}};
   if (valueDim != 0)
     state.acc = b.constant(VectorType::get({b.rows, valueDim}, type), 0);
   if (!sink)
@@ -62,6 +88,8 @@ SoftmaxState SoftmaxUpdate::initial(int64_t valueDim, Value sink) {
   // nothing.
   Value score = multiply(sink, 1 / exponent.factor);
   Value isNone = equals(sink, b.negativeInfinity(type));
+  if (isStale)
+    score = arith::SelectOp::create(b, isNone, none, score);
   Value count = arith::SelectOp::create(b, isNone, b.constant(type, 0),
                                         b.constant(type, 1));
   state.rowMax = b.broadcast({score, Extent::Uniform}, Extent::PerRow);
@@ -69,46 +97,157 @@ SoftmaxState SoftmaxUpdate::initial(int64_t valueDim, Value sink) {
   return state;
 }
 
-SoftmaxState SoftmaxUpdate::update(
-    const SoftmaxState &state, Value scores,
-    function_ref<Value(Value probabilities, Value acc)> accumulate) {
-  SoftmaxState next;
-  // maxnumf passes over a NaN score; it reaches the row through the sum.
-  auto rowMax = vector::MultiDimReductionOp::create(
-      b, scores, state.rowMax, ArrayRef<bool>{false, true},
-      vector::CombiningKind::MAXNUMF);
-  setRole(rowMax, role::kRowMax);
-  next.rowMax = rowMax;
+//===----------------------------------------------------------------------===//
+// Parts of an update
+//===----------------------------------------------------------------------===//
 
+Value SoftmaxUpdate::greatest(Value rowMax, Value scores) {
+  // maxnumf passes over a NaN score; it reaches the row through the sum.
+  auto greatest = vector::MultiDimReductionOp::create(
+      b, scores, rowMax, ArrayRef<bool>{false, true},
+      vector::CombiningKind::MAXNUMF);
+  setRole(greatest, role::kRowMax);
+  return greatest;
+}
+
+SoftmaxUpdate::Reference SoftmaxUpdate::referenceOf(Value rowMax) {
+  Reference reference = {rowMax, {}};
   // A row that has seen no key has no reference to subtract: with 0 its
   // exponents are -inf, with -inf they would be NaN.
-  Reference reference;
-  reference.value =
-      arith::SelectOp::create(b, equals(rowMax, noneRow), zeroRow, rowMax);
+  if (!isStale)
+    reference.value = arith::SelectOp::create(
+        b, equals(rowMax, b.negativeInfinity(rowType)), zeroRow, rowMax);
   if (!exponent.mayOverflow)
     reference.scaled = multiply(reference.value, c);
-  Value probabilities = math::Exp2Op::create(b, exponents(scores, reference));
-  setRole(probabilities.getDefiningOp(), role::kProbabilities);
+  return reference;
+}
 
+Value SoftmaxUpdate::sum(Value probabilities, Value rowSum) {
+  return vector::MultiDimReductionOp::create(b, probabilities, rowSum,
+                                             ArrayRef<bool>{false, true},
+                                             vector::CombiningKind::ADD);
+}
+
+SoftmaxState SoftmaxUpdate::correct(const SoftmaxState &state, Value rowMax,
+                                    const Reference &reference) {
   Value correction =
       math::Exp2Op::create(b, exponents(state.rowMax, reference));
   setRole(correction.getDefiningOp(), role::kCorrection);
-
-  Value corrected = arith::MulFOp::create(b, state.rowSum, correction);
-  auto rowSum = vector::MultiDimReductionOp::create(b, probabilities, corrected,
-                                                    ArrayRef<bool>{false, true},
-                                                    vector::CombiningKind::ADD);
-  setRole(rowSum, role::kRowSum);
-  next.rowSum = rowSum;
-
+  SoftmaxState next = {rowMax, {}, {}};
+  next.rowSum = arith::MulFOp::create(b, state.rowSum, correction);
   if (state.acc) {
     int64_t width = cast<VectorType>(state.acc.getType()).getDimSize(1);
-    Value acc =
+    next.acc =
         arith::MulFOp::create(b, state.acc, b.broadcastRows(correction, width));
-    next.acc = accumulate(probabilities, acc);
   }
   return next;
 }
+
+Value SoftmaxUpdate::vote(Value rows) {
+  auto vote = vector::MultiDimReductionOp::create(
+      b, rows, b.constantInt(b.getI1Type(), 0), ArrayRef<bool>{true},
+      vector::CombiningKind::OR);
+  setRole(vote, role::kVote);
+  return vote;
+}
+
+SmallVector<Value>
+SoftmaxUpdate::rescaleIf(Value condition,
+                         function_ref<SmallVector<Value>()> rescaled,
+                         function_ref<SmallVector<Value>()> kept) {
+  OpBuilder::InsertionGuard guard(b);
+  SmallVector<Value> values = kept();
+  auto branch = scf::IfOp::create(b, TypeRange(ValueRange(values)), condition,
+                                  /*withElseRegion=*/true);
+  setRole(branch, role::kRescale);
+  b.setInsertionPointToStart(branch.elseBlock());
+  scf::YieldOp::create(b, values);
+  b.setInsertionPointToStart(branch.thenBlock());
+  scf::YieldOp::create(b, rescaled());
+  return SmallVector<Value>(branch.getResults());
+}
+
+//===----------------------------------------------------------------------===//
+// Updates
+//===----------------------------------------------------------------------===//
+
+/// exact and conditional: the greatest score first, then the probabilities.
+SoftmaxUpdate::Block SoftmaxUpdate::followMaximum(const SoftmaxState &state,
+                                                  Value scores) {
+  Value rowMax = greatest(state.rowMax, scores);
+  SoftmaxState followed;
+  Reference reference;
+  if (isConditional) {
+    // The difference and not m + growth, which could round to m. -inf - -inf
+    // is NaN and no growth; a first key grows by inf.
+    Value growth = arith::SubFOp::create(b, rowMax, state.rowMax);
+    Value grew =
+        vote(arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, growth,
+                                   b.constant(rowType, range.growth / c)));
+    followed = SoftmaxState::from(rescaleIf(
+        grew,
+        [&] { return correct(state, rowMax, referenceOf(rowMax)).values(); },
+        [&] { return state.values(); }));
+    reference = referenceOf(followed.rowMax);
+  } else {
+    reference = referenceOf(rowMax);
+    followed = correct(state, rowMax, reference);
+  }
+  Value probabilities = math::Exp2Op::create(b, exponents(scores, reference));
+  setRole(probabilities.getDefiningOp(), role::kProbabilities);
+  followed.rowSum = sum(probabilities, followed.rowSum);
+  setRole(followed.rowSum.getDefiningOp(), role::kRowSum);
+  return {followed, probabilities};
+}
+
+/// stale: the probabilities first; the greatest score only when they are out
+/// of range.
+SoftmaxUpdate::Block SoftmaxUpdate::keepReference(const SoftmaxState &state,
+                                                  Value scores) {
+  Value probabilities =
+      math::Exp2Op::create(b, exponents(scores, referenceOf(state.rowMax)));
+  setRole(probabilities.getDefiningOp(), role::kProbabilities);
+  Value rowSum = sum(probabilities, state.rowSum);
+  setRole(rowSum.getDefiningOp(), role::kRowSum);
+  // A NaN is out of range: it may come from an infinite score.
+  Value isBad = vote(arith::CmpFOp::create(b, arith::CmpFPredicate::UGT, rowSum,
+                                           b.constant(rowType, range.sum)));
+  auto values = [](const SoftmaxState &state, Value probabilities) {
+    SmallVector<Value> values = state.values();
+    values.insert(values.begin() + 1, probabilities);
+    return values;
+  };
+  SmallVector<Value> results = rescaleIf(
+      isBad,
+      [&] {
+        Value rowMax = greatest(state.rowMax, scores);
+        Reference reference = referenceOf(rowMax);
+        Value exact = math::Exp2Op::create(b, exponents(scores, reference));
+        SoftmaxState next = correct(state, rowMax, reference);
+        next.rowSum = sum(exact, next.rowSum);
+        return values(next, exact);
+      },
+      [&] { return values({state.rowMax, rowSum, state.acc}, probabilities); });
+  Block block;
+  block.probabilities = results[1];
+  results.erase(results.begin() + 1);
+  block.state = SoftmaxState::from(results);
+  return block;
+}
+
+SoftmaxState SoftmaxUpdate::update(
+    const SoftmaxState &state, Value scores,
+    function_ref<Value(Value probabilities, Value acc)> accumulate) {
+  auto [next, probabilities] =
+      isStale ? keepReference(state, scores) : followMaximum(state, scores);
+  if (next.acc)
+    next.acc = accumulate(probabilities, next.acc);
+  return next;
+}
+
+//===----------------------------------------------------------------------===//
+// Results
+//===----------------------------------------------------------------------===//
 
 Value SoftmaxUpdate::output(const SoftmaxState &state) {
   Value inverse =
@@ -124,6 +263,6 @@ Value SoftmaxUpdate::logSumExp(const SoftmaxState &state) {
   Value natural =
       arith::AddFOp::create(b, multiply(state.rowMax, exponent.factor),
                             multiply(log2, llvm::numbers::ln2));
-  return arith::SelectOp::create(b, equals(state.rowSum, zeroRow), noneRow,
-                                 natural);
+  return arith::SelectOp::create(b, equals(state.rowSum, zeroRow),
+                                 b.negativeInfinity(rowType), natural);
 }

@@ -2,11 +2,18 @@
 //
 // The one place that knows how a softmax over blocks is kept:
 //
-//   rowMax   m   the greatest score of the row so far, -inf before any
+//   rowMax   m   what is subtracted from the scores of a row, its reference
 //   rowSum   l   the sum of exp2(c * (s - m)) over the scores so far
 //   acc          the sum of exp2(c * (s - m)) * value row
 //
-// c is log2(e) times what the scores still lack, see Exponent.
+// c is log2(e) times what the scores still lack, see Exponent. Any m gives the
+// same acc / l. Which one is kept is the `softmax` of #attn.tiling:
+//
+//   exact        the greatest score so far
+//   conditional  follows the greatest score when that has grown by more than
+//                ReferenceRange::growth
+//   stale        follows it when a row sum leaves ReferenceRange::sum; the
+//                block is then computed a second time
 //
 // Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018),
 // algorithm 3; with the accumulator, Dao et al., "FlashAttention" (2022),
@@ -21,6 +28,18 @@
 
 namespace attn {
 
+/// How far a reference may stay behind the greatest score. The section "The
+/// softmax reference" of docs/Rationale.md derives the numbers.
+struct ReferenceRange {
+  /// conditional: log2 of the greatest probability.
+  double growth;
+  /// stale: the greatest row sum, and so the greatest probability.
+  double sum;
+
+  /// For probabilities that meet the values in `type`.
+  static ReferenceRange of(mlir::FloatType type);
+};
+
 /// Values carried by the sweep. `acc` is null when values have no width.
 struct SoftmaxState {
   mlir::Value rowMax, rowSum, acc;
@@ -31,8 +50,7 @@ struct SoftmaxState {
 
 class SoftmaxUpdate {
 public:
-  /// `type` is the accumulator type.
-  SoftmaxUpdate(TileBuilder &b, mlir::FloatType type, Exponent exponent);
+  SoftmaxUpdate(TileBuilder &b, AttentionOp op);
 
   /// Before any key. A sink (a logit of the row's head, in nats) is a key
   /// with that score and no value; null when there is none.
@@ -51,21 +69,48 @@ public:
   mlir::Value logSumExp(const SoftmaxState &state);
 
 private:
-  mlir::Value equals(mlir::Value value, mlir::Value constant);
-  mlir::Value multiply(mlir::Value value, double factor);
   /// What is subtracted from the scores of a row, and c times it.
   struct Reference {
     mlir::Value value, scaled;
   };
+  /// The state that the values of a block are added to, the block's row sums
+  /// included.
+  struct Block {
+    SoftmaxState state;
+    mlir::Value probabilities;
+  };
+
+  Block followMaximum(const SoftmaxState &state, mlir::Value scores);
+  Block keepReference(const SoftmaxState &state, mlir::Value scores);
+
+  mlir::Value greatest(mlir::Value rowMax, mlir::Value scores);
+  Reference referenceOf(mlir::Value rowMax);
   /// c * (scores - reference) for a tile, or for one score per row.
   mlir::Value exponents(mlir::Value scores, const Reference &reference);
+  mlir::Value sum(mlir::Value probabilities, mlir::Value rowSum);
+  /// The state as if `rowMax` had been its reference all along.
+  SoftmaxState correct(const SoftmaxState &state, mlir::Value rowMax,
+                       const Reference &reference);
+  /// True when `rows` is true of any row.
+  mlir::Value vote(mlir::Value rows);
+  /// An scf.if with the role `rescale`.
+  llvm::SmallVector<mlir::Value>
+  rescaleIf(mlir::Value condition,
+            llvm::function_ref<llvm::SmallVector<mlir::Value>()> rescaled,
+            llvm::function_ref<llvm::SmallVector<mlir::Value>()> kept);
+
+  mlir::Value equals(mlir::Value value, mlir::Value constant);
+  mlir::Value multiply(mlir::Value value, double factor);
+  double scoreOfNoKey() const;
 
   TileBuilder &b;
   mlir::FloatType type;
   mlir::Type rowType;
   Exponent exponent;
   double c;
-  mlir::Value zeroRow, noneRow;
+  bool isConditional, isStale;
+  ReferenceRange range;
+  mlir::Value zeroRow;
 };
 
 } // namespace attn

@@ -23,6 +23,31 @@
 //
 // with c = log2 e, times the scale when nothing but masks follows it.
 //
+// That is the softmax "exact". Any m gives the same acc / l, and two others
+// save the work of following the maximum. `softmax` of #attn.tiling says which
+// of the three it is, docs/Rationale.md why both are exact attention.
+//
+//   "conditional": most blocks leave m as it is.
+//       m' = max(m, row maximum of s)                        "row_max"
+//       if any row has m' - m > growth                       "vote"
+//         a = exp2(c * (m - m'))                             "correction"
+//         m, l, acc = m', l * a, acc * a                     "rescale"
+//       p = exp2(c * (s - m))                                "probabilities"
+//       l = l + row sum of p                                 "row_sum"
+//       acc = acc + p V                                      "accumulator"
+//
+//   "stale": most blocks do not even ask for their maximum.
+//       p  = exp2(c * (s - m))                               "probabilities"
+//       l' = l + row sum of p                                "row_sum"
+//       if any row has not l' <= sum                         "vote"
+//         m' = max(m, row maximum of s)                      "row_max"
+//         a = exp2(c * (m - m')),  p' = exp2(c * (s - m'))   "correction"
+//         m, p, l', acc = m', p', l * a + row sum of p', acc * a  "rescale"
+//       l = l',  acc = acc + p V                             "accumulator"
+//     Before its first key a row's m is the lowest finite number and not -inf:
+//     with it that key's p is inf, which calls for the branch, and a hidden
+//     one's is 0, which does not.
+//
 // This is algorithm 1 of Dao et al., "FlashAttention" (2022), with the loops
 // exchanged (query blocks outside, as in FlashAttention-2, 2023) so that a
 // task owns its rows and nothing but the result is written, and with the
@@ -40,10 +65,9 @@
 // hidden; padded rows are computed and never written, and are kept from
 // making a key look visible that no real row sees.
 //
-// Precondition: memref form, #attn.tiling with both block sizes and an exact
-// softmax, static head dimensions. Zero sizes are legal everywhere: without a
-// head dimension the scores are 0, without a value dimension only the lse is
-// computed.
+// Precondition: memref form, #attn.tiling with both block sizes, static head
+// dimensions. Zero sizes are legal everywhere: without a head dimension the
+// scores are 0, without a value dimension only the lse is computed.
 //
 // A NaN in a key or value that lengths or band hide from the whole head is
 // never read. A value that mask, segments or mask_mod hide from the whole
@@ -83,10 +107,6 @@ static LogicalResult verifyTileable(AttentionOp op) {
   if (!tiling)
     return op.emitOpError("expects #attn.tiling to tile; run "
                           "attn-select-tiling first");
-  if (tiling.getValue().softmax != "exact")
-    return op.emitOpError("expects an exact softmax, got \"")
-           << tiling.getValue().softmax
-           << "\"; state softmax = \"exact\" in the tiling";
   AttentionShape shape = op.getShape();
   for (auto [name, given] :
        {std::pair<StringRef, int64_t>{"head dimension", shape.headDim},
@@ -190,7 +210,7 @@ Task AttentionTiler::enterTask(ValueRange ids, Index queryBlocks) {
 }
 
 void AttentionTiler::buildTask(const Task &task) {
-  SoftmaxUpdate softmax(b, op.getAccumulatorType(), TileScore::exponent(op));
+  SoftmaxUpdate softmax(b, op);
   Value sink;
   if (op.getSinks())
     sink = loadElement(b, op.getSinks(), task.head);

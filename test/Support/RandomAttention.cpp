@@ -100,8 +100,9 @@ std::string AttentionCase::text() const {
   clauses += masks + scoring + layoutClause(*this);
   if (statesTiling)
     clauses += llvm::formatv(
-        " tiling(#attn.tiling<block_query = {0}, block_key = {1}>)", blockQuery,
-        blockKey);
+        " tiling(#attn.tiling<block_query = {0}, block_key = {1}, "
+        "softmax = \"{2}\">)",
+        blockQuery, blockKey, softmax);
 
   SmallVector<std::string> outNames, outTypes;
   for (const CaseOperand &out : outs) {
@@ -195,6 +196,7 @@ CaseRange CaseRange::small() {
   range.lengths = lengths;
   range.depths = depths;
   range.ratios = ratios;
+  range.hasEverySoftmax = true;
   return range;
 }
 
@@ -274,6 +276,8 @@ void CaseGenerator::drawSizes(AttentionCase &c) {
   c.blockQuery = pick(blocks);
   c.blockKey = pick(blocks);
   c.statesTiling = chance(range.statedTilings);
+  if (range.hasEverySoftmax)
+    c.softmax = std::array{"exact", "conditional", "stale"}[between(0, 2)];
   const char *elements[] = {"f32", "f32", "f32", "bf16", "f16", "f64"};
   c.element = elements[between(0, 5)];
   c.outputElement = c.element;

@@ -43,6 +43,7 @@ struct AttentionCase {
   Layout queryLayout = Layout::bhsd, keyLayout = Layout::bhsd,
          valueLayout = Layout::bhsd, outputLayout = Layout::bhsd;
   int64_t blockQuery = 16, blockKey = 16;
+  std::string softmax = "exact";
   bool isTensor = false, wantsLse = true, statesTiling = true;
 
   /// Clauses that name no operand: causal, window, scale, softcap, ...
@@ -77,6 +78,8 @@ struct CaseRange {
   /// Masks that are not known from positions: segments, mask, mask_mod.
   bool hasElementMasks = true;
   bool hasNoKeys = true;
+  /// Softmax kinds other than the exact one, which a CPU kernel has not.
+  bool hasEverySoftmax = false;
 
   /// Small: for the interpreter.
   static CaseRange small();

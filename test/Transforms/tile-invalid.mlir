@@ -18,15 +18,6 @@ func.func @no_tiling(%q: memref<1x1x8x4xf32>, %k: memref<1x1x8x4xf32>, %v: memre
 
 // -----
 
-func.func @stale_softmax(%q: memref<1x1x8x4xf32>, %k: memref<1x1x8x4xf32>, %v: memref<1x1x8x4xf32>, %o: memref<1x1x8x4xf32>) {
-  // expected-error@+1 {{expects an exact softmax, got "stale"; state softmax = "exact" in the tiling}}
-  attn.attention %q, %k, %v tiling(#attn.tiling<block_query = 4, block_key = 8, softmax = "stale">)
-    outs(%o : memref<1x1x8x4xf32>) : memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8x4xf32>
-  return
-}
-
-// -----
-
 func.func @dynamic_head_dimension(%q: memref<1x1x8x?xf32>, %k: memref<1x1x8x?xf32>, %v: memref<1x1x8x4xf32>, %o: memref<1x1x8x4xf32>) {
   // expected-error@+1 {{expects a static head dimension to tile, got ?; state it in the type of one operand}}
   attn.attention %q, %k, %v scale(0.5) tiling(#attn.tiling<block_query = 4, block_key = 8>)

@@ -62,17 +62,17 @@
 // CHECK:          %[[IS_EMPTY:.+]] = arith.cmpf oeq, %[[NEW_MAX]], %[[NO_MAX]]
 // CHECK:          %[[REFERENCE:.+]] = arith.select %[[IS_EMPTY]], %[[NO_SUM]], %[[NEW_MAX]]
 // CHECK:          %[[SCALED_REFERENCE:.+]] = arith.mulf %[[REFERENCE]], %[[FACTOR_ROW]]
+// CHECK:          %[[SCALED_MAX:.+]] = arith.mulf %[[MAX]], %[[FACTOR_ROW]]
+// CHECK:          %[[CHANGE:.+]] = arith.subf %[[SCALED_MAX]], %[[SCALED_REFERENCE]]
+// CHECK:          %[[CORRECTION:.+]] = math.exp2 %[[CHANGE]] {attn.role = "correction"}
+// CHECK:          %[[CORRECTED_SUM:.+]] = arith.mulf %[[SUM]], %[[CORRECTION]]
+// CHECK:          %[[CORRECTED_ACC:.+]] = arith.mulf %[[ACC]], %{{.+}} : vector<64x64xf32>
 // CHECK:          %[[NEGATED:.+]] = arith.negf %[[SCALED_REFERENCE]]
 // CHECK:          %[[NEGATED_COLUMN:.+]] = vector.shape_cast %[[NEGATED]] : vector<64xf32> to vector<64x1xf32>
 // CHECK:          %[[NEGATED_TILE:.+]] = vector.broadcast %[[NEGATED_COLUMN]]
 // CHECK:          %[[EXPONENTS:.+]] = math.fma %[[MASKED]], %[[FACTOR]], %[[NEGATED_TILE]]
 // CHECK:          %[[PROBABILITIES:.+]] = math.exp2 %[[EXPONENTS]] {attn.role = "probabilities"}
-// CHECK:          %[[SCALED_MAX:.+]] = arith.mulf %[[MAX]], %[[FACTOR_ROW]]
-// CHECK:          %[[CHANGE:.+]] = arith.subf %[[SCALED_MAX]], %[[SCALED_REFERENCE]]
-// CHECK:          %[[CORRECTION:.+]] = math.exp2 %[[CHANGE]] {attn.role = "correction"}
-// CHECK:          %[[CORRECTED_SUM:.+]] = arith.mulf %[[SUM]], %[[CORRECTION]]
 // CHECK:          %[[NEW_SUM:.+]] = vector.multi_reduction <add>, %[[PROBABILITIES]], %[[CORRECTED_SUM]] {attn.role = "row_sum"} [1]
-// CHECK:          %[[CORRECTED_ACC:.+]] = arith.mulf %[[ACC]], %{{.+}} : vector<64x64xf32>
 // CHECK:          %[[V_TILE:.+]] = vector.transfer_read %[[V_VIEW]][%[[KEY]], %[[C_0]]], {{.*}} {attn.role = "value", in_bounds = [true, true]}
 // CHECK:          %[[NEW_ACC:.+]] = vector.contract {indexing_maps = [#[[ROWS_OF_LHS]], #[[COLUMNS_OF_RHS]], #[[RESULT]]]
 // CHECK-SAME:       %[[PROBABILITIES]], %[[V_TILE]], %[[CORRECTED_ACC]] {attn.role = "accumulator"}

@@ -41,13 +41,27 @@ constexpr llvm::StringLiteral kScores = "scores";
 constexpr llvm::StringLiteral kMasked = "masked";
 /// multi_reduction <or>: which keys of the block some row sees.
 constexpr llvm::StringLiteral kSeen = "seen";
-/// multi_reduction <maxnumf>: the running row maximum.
+/// multi_reduction <maxnumf>: the running row maximum. In the branch of
+/// `rescale` that is taken where the softmax is stale.
 constexpr llvm::StringLiteral kRowMax = "row_max";
-/// exp2 of the score tile, and of the change of the row maximum.
+/// exp2 of the score tile, and of the change of the reference. With a stale
+/// softmax `probabilities` subtracts the stale reference; what meets the values
+/// is the second result of `rescale`. `correction` is in the branch of
+/// `rescale` that is taken, except where the softmax is exact.
 constexpr llvm::StringLiteral kProbabilities = "probabilities";
 constexpr llvm::StringLiteral kCorrection = "correction";
-/// multi_reduction <add>: the running row sum.
+/// multi_reduction <add>: the running row sum, of `probabilities`.
 constexpr llvm::StringLiteral kRowSum = "row_sum";
+/// multi_reduction <or> over an i1 a row: any row must change its reference.
+/// Absent where the softmax is exact. A back end may vote over fewer rows at a
+/// time, and over partial row sums: a bound on a sum bounds its parts.
+constexpr llvm::StringLiteral kVote = "vote";
+/// scf.if on the vote. Its first branch corrects to the new reference, the
+/// other yields what it was. Results, `acc` left out without a value
+/// dimension:
+///   conditional  m, l, acc      before the block's probabilities
+///   stale        m, p, l, acc   with the block's row sum, before its values
+constexpr llvm::StringLiteral kRescale = "rescale";
 /// vector.contract: probabilities times value tile.
 constexpr llvm::StringLiteral kAccumulator = "accumulator";
 /// transfer_writes of the results.

@@ -69,6 +69,9 @@ FailureOr<TiledForm> attn::readTiledForm(scf::ForallOp tasks) {
   form.rowSum = roles.get<vector::MultiDimReductionOp>(role::kRowSum, hasKeys);
   form.probabilities = roles.get<math::Exp2Op>(role::kProbabilities, hasKeys);
   form.correction = roles.get<math::Exp2Op>(role::kCorrection, hasKeys);
+  bool hasVote = hasKeys && (form.isConditional() || form.isStale());
+  form.vote = roles.get<vector::MultiDimReductionOp>(role::kVote, hasVote);
+  form.rescale = roles.get<scf::IfOp>(role::kRescale, hasVote);
   // Absent where a head dimension is zero, or no lse is asked for.
   form.query = roles.get<vector::TransferReadOp>(role::kQuery, false);
   form.key = roles.get<vector::TransferReadOp>(role::kKey, false);

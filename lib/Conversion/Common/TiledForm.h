@@ -33,7 +33,13 @@ struct TiledForm {
   /// Yields the scores with hidden pairs at -inf (and `seen`); absent when
   /// every block, or none, is tested.
   mlir::scf::IfOp masked;
+  /// Whether row maximum, correction and probabilities come from the block body
+  /// or from `rescale`, see the roles.
   mlir::vector::MultiDimReductionOp rowMax, rowSum;
+  /// The test for a new reference, and the branch on it; absent where the
+  /// softmax is exact.
+  mlir::vector::MultiDimReductionOp vote;
+  mlir::scf::IfOp rescale;
   /// Which keys of a block some row sees; absent where lengths and bands are
   /// the only masks.
   mlir::vector::MultiDimReductionOp seen;
@@ -54,6 +60,8 @@ struct TiledForm {
   mlir::Block *blockBody() {
     return reach ? reach.thenBlock() : sweep.getBody();
   }
+  bool isConditional() const { return tiling.softmax == "conditional"; }
+  bool isStale() const { return tiling.softmax == "stale"; }
 };
 
 /// Reads the roles below `tasks`; a missing or repeated one is an error on the

@@ -21,8 +21,9 @@
 // Tasks are numbered with the query block outermost, so that under a causal
 // mask the long ones of every head start first.
 //
-// Precondition: tasks loops as attn-tile makes them, roles included. Limits:
-// none on sizes; the head dimensions are static by the tiled form.
+// Precondition: tasks loops as attn-tile makes them, roles included, with an
+// exact softmax. Limits: none on sizes; the head dimensions are static by the
+// tiled form.
 //
 //===----------------------------------------------------------------------===//
 
@@ -434,6 +435,16 @@ LogicalResult KernelEmitter::emit() {
   return success(valid);
 }
 
+/// A CPU has the row maximum at hand: it costs less than a vote on it.
+static LogicalResult verifyMappable(TiledForm &form) {
+  if (form.tiling.softmax == "exact")
+    return success();
+  return form.tasks.emitOpError("expects an exact softmax to map to a CPU, "
+                                "got \"")
+         << form.tiling.softmax
+         << "\"; state softmax = \"exact\" in the tiling";
+}
+
 /// Whether the chip rounds f32 to bf16 in one instruction.
 static bool hasBf16Rounding(const TiledForm &form) {
   return form.target.has("avx512bf16") || form.target.has("bf16");
@@ -450,7 +461,7 @@ struct TiledToCPU : attn::impl::TiledToCPUBase<TiledToCPU> {
     bool roundsInSoftware = false;
     for (scf::ForallOp loop : kernels) {
       FailureOr<TiledForm> form = readTiledForm(loop);
-      if (failed(form))
+      if (failed(form) || failed(verifyMappable(*form)))
         return signalPassFailure();
       OpBuilder builder(loop);
       if (failed(KernelEmitter(builder, *form).emit()))

@@ -166,6 +166,7 @@ TEST_F(TiledFormTest, TilesOfEveryTarget) {
       ++planned;
       c.blockQuery = plan->tiling.blockQuery;
       c.blockKey = plan->tiling.blockKey;
+      c.softmax = plan->tiling.softmax;
       ASSERT_EQ(check(c, random), "")
           << target.name << ", generator seed " << seed << "\n"
           << c.text();
