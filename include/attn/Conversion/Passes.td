@@ -19,6 +19,21 @@ def TiledToCPU : Pass<"attn-tiled-to-cpu"> {
   ];
 }
 
+def TiledToHopper : Pass<"attn-tiled-to-hopper", "::mlir::ModuleOp"> {
+  let summary = "map the tiled form to warp-specialised TMA and wgmma kernels";
+  let description = [{
+    The function around a task loop becomes a `gpu.func`: a producer warpgroup copies tiles by TMA
+    into rings of shared memory, consumer warpgroups multiply them by wgmma and keep the softmax in
+    registers. The attribute `attn.launch` of the kernel says how to launch it.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
+    "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::NVVM::NVVMDialect",
+    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"
+  ];
+}
+
 def MaskBf16AsIntegers : Pass<"attn-mask-bf16-as-integers"> {
   let summary = "masked loads and stores of bf16 vectors as 16-bit integers";
   let description = [{

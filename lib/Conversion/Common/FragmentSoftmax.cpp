@@ -1,0 +1,204 @@
+//===- FragmentSoftmax.cpp - The online softmax over fragments ------------===//
+
+#include "FragmentSoftmax.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
+using namespace mlir;
+using namespace attn;
+
+void attn::cloneScalars(GpuEmitter &e, Block &block, IRMapping &scalars) {
+  auto isScalar = [](Type type) { return !isa<VectorType>(type); };
+  auto isThere = [&](Value operand) { return scalars.contains(operand); };
+  for (Operation &op : block)
+    if (op.getNumRegions() == 0 && !op.hasTrait<OpTrait::IsTerminator>() &&
+        op.getNumResults() > 0 && llvm::all_of(op.getResultTypes(), isScalar) &&
+        llvm::all_of(op.getOperands(), isThere))
+      e.b.clone(op, scalars)->removeAttr(kRoleAttrName);
+}
+
+FailureOr<SoftmaxRows> FragmentSoftmax::initial(Value isFirst) {
+  FailureOr<RowPair> max = layout.rows(form.sweep.getInitArgs()[0]);
+  FailureOr<RowPair> sum = layout.rows(form.sweep.getInitArgs()[1]);
+  if (failed(max) || failed(sum))
+    return failure();
+  for (Value &part : *sum)
+    part = e.select(isFirst, part, e.f32(0));
+  return SoftmaxRows{*max, *sum};
+}
+
+FailureOr<Fragment> FragmentSoftmax::finishScores(Fragment raw) {
+  layout.bind(form.scores->getResult(0), raw);
+  Value score = form.rowMax->getOperand(0);
+  if (!form.masked || score != form.masked->getResult(0))
+    return layout.tile(score, form.blockKey);
+  scf::IfOp masked = form.masked;
+  Value plain = masked.elseYield().getOperand(0);
+  FailureOr<Fragment> result = layout.tile(plain, form.blockKey);
+  if (failed(result))
+    return failure();
+  layout.bind(plain, *result);
+  bool valid = true;
+  result->elements = e.branch(
+      scalars.lookup(masked.getCondition()), result->elements, [&]() {
+        cloneScalars(e, *masked.thenBlock(), scalars);
+        FailureOr<Fragment> tested =
+            layout.tile(masked.thenYield().getOperand(0), form.blockKey);
+        valid = succeeded(tested);
+        return valid ? tested->elements : result->elements;
+      });
+  if (!valid)
+    return failure();
+  return result;
+}
+
+RowPair FragmentSoftmax::newMaximum(Fragment &scores,
+                                    const SoftmaxRows &rows) {
+  RowPair max = layout.maximumOverLanes(layout.maximum(scores, rows.max));
+  layout.bind(form.rowMax->getResult(0), max);
+  return max;
+}
+
+/// m, l and acc in one list, and back; what follows them is returned.
+static SmallVector<Value> pack(const SoftmaxRows &rows, const Fragment &acc) {
+  SmallVector<Value> values(rows.max.begin(), rows.max.end());
+  llvm::append_range(values, rows.sum);
+  llvm::append_range(values, acc.elements);
+  return values;
+}
+static ArrayRef<Value> unpack(ArrayRef<Value> values, SoftmaxRows &rows,
+                                Fragment &acc) {
+  rows.max = {values[0], values[1]};
+  rows.sum = {values[2], values[3]};
+  values = values.drop_front(4);
+  llvm::copy(values.take_front(acc.elements.size()), acc.elements.begin());
+  return values.drop_front(acc.elements.size());
+}
+
+LogicalResult FragmentSoftmax::correct(SoftmaxRows &rows, Fragment &acc,
+                                       RowPair max, bool isFirst) {
+  FailureOr<RowPair> correction = layout.rows(form.correction->getResult(0));
+  if (failed(correction))
+    return failure();
+  auto scale = [&](Value &x, int64_t half) {
+    x = arith::MulFOp::create(e.b, e.loc, x, (*correction)[half]);
+  };
+  rows.max = max;
+  for (int64_t half : {0, 1})
+    scale(rows.sum[half], half);
+  if (!isFirst)
+    for (int64_t group = 0; group < acc.groups(); ++group)
+      for (int64_t half : {0, 1})
+        for (int64_t i : {0, 1})
+          scale(acc.at(group, half, i), half);
+  return success();
+}
+
+/// Whether any row of the warp votes for a new reference.
+FailureOr<Value> FragmentSoftmax::vote() {
+  FailureOr<RowPair> votes = layout.rows(form.vote.getSource());
+  if (failed(votes))
+    return failure();
+  Value either =
+      arith::OrIOp::create(e.b, e.loc, (*votes)[0], (*votes)[1]);
+  return Value(NVVM::VoteSyncOp::create(e.b, e.loc, e.b.getI1Type(),
+                                        e.i32(-1), either,
+                                        NVVM::VoteSyncKind::any));
+}
+
+FailureOr<Registers> FragmentSoftmax::probabilities(Value value,
+                                                    RowPair &sum) {
+  FailureOr<Fragment> tile = layout.tile(value, form.blockKey);
+  if (failed(tile))
+    return failure();
+  sum = layout.sum(*tile, sum);
+  return packLeftSide(e, *tile, form.elementType);
+}
+
+/// exact and conditional.
+FailureOr<Registers>
+FragmentSoftmax::followMaximum(Fragment &scores, SoftmaxRows &rows,
+                               Fragment &acc, bool isFirst,
+                               function_ref<void()> beforeAccumulator) {
+  RowPair max = newMaximum(scores, rows);
+  if (!form.rescale || isFirst) {
+    beforeAccumulator();
+    if (failed(correct(rows, acc, max, isFirst)))
+      return failure();
+  } else {
+    FailureOr<Value> grew = vote();
+    if (failed(grew))
+      return failure();
+    beforeAccumulator();
+    bool valid = true;
+    SmallVector<Value> values = e.branch(*grew, pack(rows, acc), [&]() {
+      SoftmaxRows newRows = rows;
+      Fragment newAcc = acc;
+      valid = succeeded(correct(newRows, newAcc, max, isFirst));
+      return pack(newRows, newAcc);
+    });
+    if (!valid)
+      return failure();
+    unpack(values, rows, acc);
+  }
+  if (form.rescale)
+    layout.bind(form.rescale.getResult(0), rows.max);
+  return probabilities(form.probabilities->getResult(0), rows.sum);
+}
+
+/// stale. The scores stay where they are until the vote is counted.
+FailureOr<Registers> FragmentSoftmax::keepReference(Fragment &scores,
+                                                    SoftmaxRows &rows,
+                                                    Fragment &acc,
+                                                    bool isFirst) {
+  auto takeExact = [&](SoftmaxRows &rows,
+                       Fragment &acc) -> FailureOr<Registers> {
+    if (failed(correct(rows, acc, newMaximum(scores, rows), isFirst)))
+      return failure();
+    return probabilities(form.rescale.thenYield().getOperand(1), rows.sum);
+  };
+  if (isFirst)
+    return takeExact(rows, acc);
+  SoftmaxRows kept = rows;
+  FailureOr<Registers> p =
+      probabilities(form.probabilities->getResult(0), kept.sum);
+  if (failed(p))
+    return failure();
+  layout.bind(form.rowSum->getResult(0), kept.sum);
+  FailureOr<Value> isBad = vote();
+  if (failed(isBad))
+    return failure();
+  SmallVector<Value> values = pack(kept, acc);
+  llvm::append_range(values, *p);
+  bool valid = true;
+  values = e.branch(*isBad, values, [&]() {
+    SoftmaxRows exactRows = rows;
+    Fragment exactAcc = acc;
+    FailureOr<Registers> exact = takeExact(exactRows, exactAcc);
+    valid = succeeded(exact);
+    SmallVector<Value> results = pack(exactRows, exactAcc);
+    llvm::append_range(results, valid ? *exact : *p);
+    return results;
+  });
+  if (!valid)
+    return failure();
+  return llvm::to_vector(unpack(values, rows, acc));
+}
+
+FailureOr<Registers>
+FragmentSoftmax::update(Fragment scores, SoftmaxRows &rows, Fragment &acc,
+                        bool isFirst, function_ref<void()> beforeAccumulator) {
+  scf::ForOp sweep = form.sweep;
+  layout.bind(sweep.getRegionIterArg(0), rows.max);
+  layout.bind(form.rowMax->getOperand(0), scores);
+  if (!form.isStale())
+    return followMaximum(scores, rows, acc, isFirst, beforeAccumulator);
+  beforeAccumulator();
+  return keepReference(scores, rows, acc, isFirst);
+}
+
+void FragmentSoftmax::finish(SoftmaxRows rows, Fragment acc) {
+  layout.bind(form.sweep.getResult(0), rows.max);
+  layout.bind(form.sweep.getResult(1), layout.sumOverLanes(rows.sum));
+  if (form.sweep.getNumResults() > 2)
+    layout.bind(form.sweep.getResult(2), acc);
+}

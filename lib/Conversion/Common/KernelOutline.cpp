@@ -1,0 +1,131 @@
+//===- KernelOutline.cpp - A task loop's function as a GPU kernel ---------===//
+
+#include "KernelOutline.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+using namespace mlir;
+using namespace attn;
+
+FailureOr<std::string> attn::toSizeExpression(Value value) {
+  APInt constant;
+  if (matchPattern(value, m_ConstantInt(&constant)))
+    return std::to_string(constant.getSExtValue());
+  Operation *op = value.getDefiningOp();
+  if (!op)
+    return emitError(value.getLoc(), "expected a size of an argument, got a "
+                                     "scalar argument");
+  if (auto dim = dyn_cast<memref::DimOp>(op)) {
+    auto argument = dyn_cast<BlockArgument>(dim.getSource());
+    std::optional<int64_t> position = dim.getConstantIndex();
+    if (argument && position)
+      return "arg" + std::to_string(argument.getArgNumber()) + "_dim" +
+             std::to_string(*position);
+  }
+  auto binary = [&](StringRef before, StringRef between) -> FailureOr<std::string> {
+    FailureOr<std::string> x = toSizeExpression(op->getOperand(0));
+    FailureOr<std::string> y = toSizeExpression(op->getOperand(1));
+    if (failed(x) || failed(y))
+      return failure();
+    return (before + *x + between + *y + ")").str();
+  };
+  if (isa<arith::AddIOp>(op))
+    return binary("(", " + ");
+  if (isa<arith::SubIOp>(op))
+    return binary("(", " - ");
+  if (isa<arith::MulIOp>(op))
+    return binary("(", " * ");
+  if (isa<arith::DivUIOp>(op))
+    return binary("(", " / ");
+  if (isa<arith::CeilDivUIOp>(op))
+    return binary("ceildiv(", ", ");
+  if (isa<arith::MinSIOp>(op))
+    return binary("min(", ", ");
+  if (isa<arith::MaxSIOp>(op))
+    return binary("max(", ", ");
+  return op->emitOpError("has no place in the grid of a kernel; expected "
+                         "arithmetic on the sizes of its arguments");
+}
+
+/// Ops in front of the task loop that a kernel can repeat in every thread.
+static LogicalResult verifyOnlyAttends(func::FuncOp function,
+                                       scf::ForallOp tasks) {
+  if (tasks->getParentOp() != function || !function.getBody().hasOneBlock())
+    return function.emitOpError("has control flow around its attention, and a "
+                                "GPU kernel is the attention alone; move it "
+                                "to the caller");
+  for (Operation &op : function.getBody().front()) {
+    if (&op == tasks || op.hasTrait<OpTrait::IsTerminator>() || isPure(&op))
+      continue;
+    return op.emitOpError("stands beside the attention, and a GPU kernel is "
+                          "the attention alone; move it to a function of its "
+                          "own");
+  }
+  return success();
+}
+
+static DictionaryAttr toAttribute(Builder &b, const Launch &launch) {
+  SmallVector<Attribute> maps;
+  for (const TensorMap &map : launch.tensorMaps)
+    maps.push_back(b.getDictionaryAttr(
+        {b.getNamedAttr("argument", b.getI64IntegerAttr(map.argument)),
+         b.getNamedAttr("box", b.getI64ArrayAttr(map.box)),
+         b.getNamedAttr("swizzle", b.getI64IntegerAttr(128))}));
+  return b.getDictionaryAttr(
+      {b.getNamedAttr("grid", b.getStringAttr(launch.grid)),
+       b.getNamedAttr("workgroup", b.getI64IntegerAttr(launch.workgroup)),
+       b.getNamedAttr("shared_memory",
+                      b.getI64IntegerAttr(launch.sharedMemory)),
+       b.getNamedAttr("tensor_maps", b.getArrayAttr(maps))});
+}
+
+FailureOr<KernelOutline> attn::outlineKernel(scf::ForallOp tasks,
+                                             const Launch &launch) {
+  auto function = tasks->getParentOfType<func::FuncOp>();
+  if (failed(verifyOnlyAttends(function, tasks)))
+    return failure();
+  Location loc = tasks.getLoc();
+  OpBuilder b(function);
+  KernelOutline outline;
+  outline.module = gpu::GPUModuleOp::create(
+      b, loc, (function.getName() + "_kernels").str());
+  outline.module->setAttr(kTargetAttrName, tasks->getAttr(kTargetAttrName));
+  b.setInsertionPointToStart(outline.module.getBody());
+
+  auto pointer = LLVM::LLVMPointerType::get(b.getContext());
+  SmallVector<Type> types(function.getArgumentTypes());
+  unsigned firstMap = types.size();
+  types.append(launch.tensorMaps.size(), pointer);
+  outline.kernel =
+      gpu::GPUFuncOp::create(b, loc, function.getName(),
+                             b.getFunctionType(types, TypeRange()));
+  outline.kernel->setAttr(gpu::GPUDialect::getKernelFuncAttrName(),
+                          b.getUnitAttr());
+  outline.kernel->setAttr(kLaunchAttrName, toAttribute(b, launch));
+  constexpr int64_t kMapBytes = 128;
+  auto mapType = LLVM::LLVMArrayType::get(b.getI8Type(), kMapBytes);
+  for (unsigned i = firstMap; i < types.size(); ++i) {
+    outline.kernel.setArgAttr(i, LLVM::LLVMDialect::getByValAttrName(),
+                              TypeAttr::get(mapType));
+    outline.kernel.setArgAttr(i, LLVM::LLVMDialect::getAlignAttrName(),
+                              b.getI64IntegerAttr(64));
+  }
+
+  Block &body = outline.kernel.getBody().front();
+  for (BlockArgument argument : function.getArguments())
+    outline.values.map(argument, body.getArgument(argument.getArgNumber()));
+  for (unsigned i = firstMap; i < types.size(); ++i)
+    outline.tensorMaps.push_back(body.getArgument(i));
+  b.setInsertionPointToStart(&body);
+  for (Operation &op : function.getBody().front()) {
+    if (&op == tasks)
+      break;
+    b.clone(op, outline.values);
+  }
+  gpu::ReturnOp::create(b, loc);
+  return outline;
+}

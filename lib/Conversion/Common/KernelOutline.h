@@ -1,0 +1,55 @@
+//===- KernelOutline.h - A task loop's function as a GPU kernel -*- C++ -*-===//
+//
+// The function around a task loop becomes a gpu.func with the same arguments:
+// a caller launches what it would have called. Its launch attribute holds what
+// a driver has to know; docs/Artifact.md says how it reaches the runtime.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef ATTN_LIB_CONVERSION_COMMON_KERNELOUTLINE_H
+#define ATTN_LIB_CONVERSION_COMMON_KERNELOUTLINE_H
+
+#include "TiledForm.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/IR/IRMapping.h"
+
+namespace attn {
+
+constexpr llvm::StringLiteral kLaunchAttrName = "attn.launch";
+
+/// A box of an argument that the kernel copies by one TMA instruction.
+struct TensorMap {
+  unsigned argument;
+  /// Elements, in the order of the argument's dimensions.
+  llvm::SmallVector<int64_t> box;
+};
+
+struct Launch {
+  /// A size expression over the dynamic sizes, "arg0_dim2" and the like.
+  std::string grid;
+  int64_t workgroup = 0, sharedMemory = 0;
+  llvm::SmallVector<TensorMap> tensorMaps;
+};
+
+struct KernelOutline {
+  mlir::gpu::GPUModuleOp module;
+  mlir::gpu::GPUFuncOp kernel;
+  /// The values outside of the task loop, in the kernel.
+  mlir::IRMapping values;
+  /// Pointers to the tensor maps, as `Launch::tensorMaps` orders them.
+  llvm::SmallVector<mlir::Value> tensorMaps;
+};
+
+/// The value as a size expression; an error on its operation where it is more
+/// than arithmetic on sizes of the function's arguments.
+mlir::FailureOr<std::string> toSizeExpression(mlir::Value value);
+
+/// Makes the kernel beside the function around `tasks`, empty but for the
+/// values in front of the loop; the function itself stays, to be erased by the
+/// caller. An error when the function does more than attend.
+mlir::FailureOr<KernelOutline> outlineKernel(mlir::scf::ForallOp tasks,
+                                             const Launch &launch);
+
+} // namespace attn
+
+#endif // ATTN_LIB_CONVERSION_COMMON_KERNELOUTLINE_H

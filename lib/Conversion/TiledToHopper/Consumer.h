@@ -1,0 +1,47 @@
+//===- Consumer.h - A consumer warpgroup and its task -----------*- C++ -*-===//
+
+#ifndef ATTN_LIB_CONVERSION_TILEDTOHOPPER_CONSUMER_H
+#define ATTN_LIB_CONVERSION_TILEDTOHOPPER_CONSUMER_H
+
+#include "HopperKernel.h"
+#include "Wgmma.h"
+
+namespace attn::hopper {
+
+/// What a consumer thread knows for all tasks; i32 unless said.
+struct Consumer {
+  Thread &thread;
+  /// Of the consumer warpgroups, from 0; thread of the warpgroup; lane.
+  mlir::Value group, inGroup, lane;
+  /// i1: first lane of its warp, and of the four that share a row.
+  mlir::Value isWarpLeader, isRowLeader;
+  /// Its first row of the query tile and its first column of any tile.
+  mlir::Value row, column;
+};
+
+struct ConsumerTask {
+  mlir::IRMapping &scalars;
+  TileSlicer slicer;
+  AccumulatorLayout layout;
+  /// Uses of the key and value rings before this task.
+  mlir::Value firstUse;
+  Slot querySlot;
+  /// Of the warpgroup's rows.
+  mlir::Value queryAddress, queryDescriptor;
+
+  ConsumerTask(Consumer &c, mlir::IRMapping &scalars, mlir::Value firstUse)
+      : scalars(scalars), slicer(c.thread.e.b, c.thread.e.loc, scalars),
+        layout(c.thread.e, slicer, c.thread.e.toIndex(c.row),
+               c.thread.e.toIndex(c.column)),
+        firstUse(firstUse) {}
+};
+
+/// The named barrier among the threads of the warpgroup.
+mlir::Value groupBarrier(const Consumer &consumer);
+
+/// Writes output and lse of the rows of one warpgroup.
+mlir::LogicalResult emitEpilogue(Consumer &c, ConsumerTask &task);
+
+} // namespace attn::hopper
+
+#endif // ATTN_LIB_CONVERSION_TILEDTOHOPPER_CONSUMER_H

@@ -1,0 +1,100 @@
+//===- Epilogue.cpp - Output and lse --------------------------------------===//
+//
+// The output leaves through the query stage that its rows came by: every
+// warpgroup reads and overwrites its own 64 rows of it. Threads store pairs of
+// columns in the 128-byte swizzle (eight rows of a warp fall on different
+// banks), and one of them issues the copy; TMA leaves out rows and columns
+// past the end. The stage is let go once the copy has read it.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Consumer.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+
+using namespace mlir;
+using namespace attn;
+using namespace attn::hopper;
+
+static LogicalResult storeToShared(Consumer &c, ConsumerTask &task) {
+  GpuEmitter &e = c.thread.e;
+  const HopperKernel &kernel = c.thread.kernel;
+  TiledForm &form = kernel.form;
+  // Row r of a chunk has its 16-byte unit u at u ^ (r mod 8).
+  Value row = e.add(e.mul(e.div(c.inGroup, 32), 16), e.div(c.lane, 4));
+  Value line = e.add(e.add(task.queryAddress, e.mul(row, kChunkRowBytes)),
+                     e.mul(e.bitAnd(c.lane, 3), 4));
+  Value phase = e.bitAnd(row, 7);
+  return task.layout.forEachPair(
+      form.output.getVector(), form.valueDim,
+      [&](int64_t group, int64_t half, Value pair) {
+        Value bits = vector::BitCastOp::create(
+            e.b, e.loc, VectorType::get(1, e.b.getI32Type()), pair);
+        bits = vector::ExtractOp::create(e.b, e.loc, bits, 0);
+        Value unit = e.bitXor(phase, e.i32(group % 8));
+        int64_t chunk = group / 8 * form.blockQuery * kChunkRowBytes;
+        Value address = e.add(e.add(line, e.mul(unit, 16)),
+                              chunk + half * 8 * kChunkRowBytes);
+        e.ptx("st.shared.b32 [$0], $1;", "r,r,~{memory}", {address, bits});
+      });
+}
+
+static void copyOut(Consumer &c, ConsumerTask &task) {
+  GpuEmitter &e = c.thread.e;
+  const HopperKernel &kernel = c.thread.kernel;
+  TiledForm &form = kernel.form;
+  NVVM::FenceProxyOp::create(e.b, e.loc, NVVM::ProxyKind::async_shared,
+                             NVVM::SharedSpaceAttr::get(
+                                 e.b.getContext(), NVVM::SharedSpace::shared_cta));
+  NVVM::BarrierOp::create(e.b, e.loc, TypeRange(), groupBarrier(c),
+                          e.i32(kWarpgroup), {}, Value());
+  Value isFirst = e.equals(c.inGroup, 0);
+  e.branch(isFirst, [&]() {
+    Value firstRow =
+        e.toI32(task.scalars.lookupOrDefault(form.output.getIndices()[0]));
+    firstRow = e.add(firstRow, e.mul(c.group, kRows));
+    for (int64_t chunk = 0; chunk < kernel.valueChunks; ++chunk) {
+      SmallVector<Value> operands = {
+          c.thread.outline.tensorMaps[OutputMap],
+          e.add(task.queryAddress, chunk * form.blockQuery * kChunkRowBytes)};
+      llvm::append_range(operands,
+                         kernel.output.coordinates(e, task.scalars, firstRow,
+                                                   chunk * kChunk));
+      e.ptx("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group "
+            "[$0, {$2, $3, $4, $5}], [$1];",
+            "l,r,r,r,r,r,~{memory}", operands);
+    }
+    NVVM::CpAsyncBulkCommitGroupOp::create(e.b, e.loc);
+    NVVM::CpAsyncBulkWaitGroupOp::create(e.b, e.loc, 0, e.b.getUnitAttr());
+  });
+  kernel.queryRing.release(e, c.thread.shared, task.querySlot, isFirst);
+}
+
+static LogicalResult storeLse(Consumer &c, ConsumerTask &task) {
+  GpuEmitter &e = c.thread.e;
+  TiledForm &form = c.thread.kernel.form;
+  FailureOr<RowPair> values = task.layout.rows(form.lse.getVector());
+  if (failed(values))
+    return failure();
+  Value view = task.scalars.lookup(form.lse.getBase());
+  Value firstRow = task.scalars.lookupOrDefault(form.lse.getIndices()[0]);
+  Value length = memref::DimOp::create(e.b, e.loc, view, int64_t(0));
+  for (int64_t half : {0, 1}) {
+    Value row = e.add(firstRow, task.layout.rowOf(half));
+    Value isReal = arith::AndIOp::create(e.b, e.loc, c.isRowLeader,
+                                         e.less(row, length));
+    e.branch(isReal, [&]() {
+      memref::StoreOp::create(e.b, e.loc, (*values)[half], view, row);
+    });
+  }
+  return success();
+}
+
+LogicalResult hopper::emitEpilogue(Consumer &c, ConsumerTask &task) {
+  if (c.thread.kernel.form.lse && failed(storeLse(c, task)))
+    return failure();
+  if (failed(storeToShared(c, task)))
+    return failure();
+  copyOut(c, task);
+  return success();
+}

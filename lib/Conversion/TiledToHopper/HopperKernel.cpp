@@ -1,0 +1,160 @@
+//===- HopperKernel.cpp - Shared memory and tensor maps of a kernel -------===//
+//
+// Shared memory, each tile on 1024 bytes for the 128-byte swizzle:
+//
+//   barriers (1024) | query stages | key stages | value stages
+//
+// A tile of D columns is ceil(D / 64) chunks of rows x 128 bytes; TMA fills
+// columns past D with zeros. The output leaves through the query stage that
+// its rows came by.
+//
+//===----------------------------------------------------------------------===//
+
+#include "HopperKernel.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace attn;
+using namespace attn::hopper;
+
+TensorMap OperandTile::tensorMap() const {
+  SmallVector<int64_t> box(memref::SubViewOp(view).getSourceType().getRank(), 1);
+  box[rowDim] = rows;
+  box[columnDim] = kChunk;
+  return {argument, box};
+}
+
+SmallVector<Value> OperandTile::coordinates(GpuEmitter &e, IRMapping &scalars,
+                                            Value row, int64_t column) const {
+  SmallVector<Value> result;
+  for (auto [dim, offset] : llvm::enumerate(memref::SubViewOp(view).getMixedOffsets())) {
+    Value at;
+    if (auto value = dyn_cast<Value>(offset))
+      at = e.toI32(scalars.lookupOrDefault(value));
+    else
+      at = e.i32(cast<IntegerAttr>(cast<Attribute>(offset)).getInt());
+    if (dim == rowDim)
+      at = e.add(at, row);
+    else if (dim == columnDim)
+      at = e.add(at, column);
+    result.push_back(at);
+  }
+  std::reverse(result.begin(), result.end());
+  return result;
+}
+
+/// The operand behind a head view, or an error that says what TMA misses.
+static FailureOr<OperandTile> findOperand(Operation *access, Value base,
+                                          int64_t rows) {
+  OperandTile tile;
+  tile.rows = rows;
+  tile.view = base.getDefiningOp<memref::SubViewOp>();
+  auto argument =
+      tile.view ? dyn_cast<BlockArgument>(tile.view.getSource()) : nullptr;
+  if (!argument)
+    return access->emitOpError("expects a view of a kernel argument for TMA");
+  tile.argument = argument.getArgNumber();
+  llvm::SmallBitVector dropped = tile.view.getDroppedDims();
+  SmallVector<unsigned> kept;
+  for (unsigned d = 0, n = tile.view.getSourceType().getRank(); d < n; ++d)
+    if (!dropped.test(d))
+      kept.push_back(d);
+  if (kept.size() != 2)
+    return access->emitOpError("expects a matrix for TMA");
+  tile.rowDim = kept[0];
+  tile.columnDim = kept[1];
+  return tile;
+}
+
+static LogicalResult verifyMappable(TiledForm &form) {
+  auto refuse = [&](const Twine &what) {
+    return form.tasks.emitOpError("cannot use wgmma: ") << what;
+  };
+  int64_t groups = form.tiling.groups;
+  if (form.tiling.product != "wgmma")
+    return refuse("expected product = \"wgmma\" in the tiling");
+  if (form.blockQuery != groups * kRows)
+    return refuse("expected block_query = 64 * groups");
+  if (form.blockKey % kDepth != 0 || form.blockKey > 256)
+    return refuse("expected a block_key that is a multiple of 16, at most 256");
+  if (!form.sweep || !form.query || !form.value)
+    return refuse("expected keys, values and head dimensions");
+  if (form.headDim > 256 || form.valueDim > 256 || form.valueDim % 8 != 0)
+    return refuse("expected head dimensions up to 256, D_v a multiple of 8");
+  if (form.reach || form.seenKeys)
+    return refuse("expected no mask but lengths and bands");
+  if (form.valueDim > form.headDim && llvm::divideCeil(form.valueDim, kChunk) >
+                                          llvm::divideCeil(form.headDim, kChunk))
+    return refuse("expected values no wider than keys");
+  return success();
+}
+
+FailureOr<HopperKernel> HopperKernel::plan(TiledForm &form) {
+  if (failed(verifyMappable(form)))
+    return failure();
+  HopperKernel kernel(form);
+  kernel.groups = form.tiling.groups;
+  kernel.stages = form.tiling.stages;
+  kernel.queryStages = form.tiling.queryStages;
+  kernel.headChunks = llvm::divideCeil(form.headDim, kChunk);
+  kernel.valueChunks = llvm::divideCeil(form.valueDim, kChunk);
+  kernel.balances = bool(form.rightBound);
+
+  auto query = findOperand(form.query, form.query.getBase(), form.blockQuery);
+  auto key = findOperand(form.key, form.key.getBase(), form.blockKey);
+  auto value = findOperand(form.value, form.value.getBase(), form.blockKey);
+  auto output = findOperand(form.output, form.output.getBase(), kRows);
+  if (failed(query) || failed(key) || failed(value) || failed(output))
+    return failure();
+  kernel.query = *query;
+  kernel.key = *key;
+  kernel.value = *value;
+  kernel.output = *output;
+
+  auto ring = [](int64_t stages, int64_t rows, int64_t chunks,
+                 int64_t consumers) {
+    Ring ring;
+    ring.stages = stages;
+    ring.stageBytes = rows * chunks * kChunkRowBytes;
+    ring.consumers = consumers;
+    return ring;
+  };
+  constexpr int64_t kWarps = kWarpgroup / 32;
+  kernel.queryRing =
+      ring(kernel.queryStages, form.blockQuery, kernel.headChunks,
+           kernel.groups);
+  kernel.keyRing = ring(kernel.stages, form.blockKey, kernel.headChunks,
+                        kernel.groups * kWarps);
+  kernel.valueRing = ring(kernel.stages, form.blockKey, kernel.valueChunks,
+                          kernel.groups * kWarps);
+  int64_t barrier = 0, tile = 1024;
+  for (Ring *r : {&kernel.queryRing, &kernel.keyRing, &kernel.valueRing}) {
+    r->barriers = barrier;
+    barrier += r->barrierBytes();
+    r->tiles = tile;
+    tile += llvm::alignTo(r->stages * r->stageBytes, 1024);
+  }
+  kernel.sharedBytes = tile;
+  return kernel;
+}
+
+Launch HopperKernel::launch(StringRef tasks) const {
+  Launch launch;
+  launch.grid = tasks.str();
+  if (int64_t units = form.target.computeUnits)
+    launch.grid = "min(" + std::to_string(units) + ", " + launch.grid + ")";
+  launch.workgroup = threads();
+  launch.sharedMemory = sharedBytes;
+  for (const OperandTile *tile : {&query, &key, &value, &output})
+    launch.tensorMaps.push_back(tile->tensorMap());
+  return launch;
+}
+
+Value hopper::countBlocks(GpuEmitter &e, TiledForm &form, IRMapping &scalars) {
+  scf::ForOp sweep = form.sweep;
+  Value lower = scalars.lookup(sweep.getLowerBound());
+  Value upper = scalars.lookup(sweep.getUpperBound());
+  Value keys = e.max(e.sub(upper, lower), e.index(0));
+  return e.toI32(e.div(e.add(keys, form.blockKey - 1), form.blockKey));
+}

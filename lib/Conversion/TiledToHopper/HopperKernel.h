@@ -1,0 +1,105 @@
+//===- HopperKernel.h - One warp-specialised attention kernel ---*- C++ -*-===//
+//
+// What the pieces of the mapping share. Each idea has its file:
+//
+//   TiledToHopper.cpp  the pass: producer and consumers of one kernel
+//   HopperKernel.cpp   shared memory, tensor maps, what can be mapped
+//   Ring.cpp           stages of shared memory between producer and consumers
+//   TileOrder.cpp      the persistent grid: which task a block takes next
+//   Producer.cpp       the thread that issues the copies
+//   Wgmma.cpp          tile products of a warpgroup
+//   Consumer.cpp       the sweep of a warpgroup: products, softmax, turns
+//   Epilogue.cpp       output and lse
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef ATTN_LIB_CONVERSION_TILEDTOHOPPER_HOPPERKERNEL_H
+#define ATTN_LIB_CONVERSION_TILEDTOHOPPER_HOPPERKERNEL_H
+
+#include "../Common/FragmentSoftmax.h"
+#include "../Common/KernelOutline.h"
+#include "../Common/TiledForm.h"
+#include "Ring.h"
+
+namespace attn::hopper {
+
+constexpr int64_t kWarpgroup = 128;
+/// Rows of a wgmma, and its depth for 16-bit elements.
+constexpr int64_t kRows = 64, kDepth = 16;
+/// A row of swizzled shared memory: 128 bytes.
+constexpr int64_t kChunk = 64, kChunkRowBytes = 128;
+
+/// A tile of the tiled form as TMA copies it: a box of `rows` x 64 elements of
+/// one argument for every 64 columns.
+struct OperandTile {
+  unsigned argument = 0;
+  mlir::memref::SubViewOp view;
+  /// Dimensions of the argument that count rows and columns of the view.
+  unsigned rowDim = 0, columnDim = 0;
+  int64_t rows = 0;
+
+  TensorMap tensorMap() const;
+  /// Where the box starts, innermost dimension first. `scalars` maps the
+  /// scalars of the tiled form; row and column count within the view.
+  llvm::SmallVector<mlir::Value> coordinates(GpuEmitter &e,
+                                             mlir::IRMapping &scalars,
+                                             mlir::Value row,
+                                             int64_t column) const;
+};
+
+/// Tensor maps of a kernel by what they copy.
+enum Map { QueryMap, KeyMap, ValueMap, OutputMap, kMaps };
+
+struct HopperKernel {
+  TiledForm &form;
+  int64_t groups = 0, stages = 0, queryStages = 0;
+  int64_t headChunks = 0, valueChunks = 0;
+  OperandTile query, key, value, output;
+  Ring queryRing, keyRing, valueRing;
+  int64_t sharedBytes = 0;
+  /// The longest tasks come first, and rounds alternate in direction.
+  bool balances = false;
+
+  explicit HopperKernel(TiledForm &form) : form(form) {}
+  /// An error when TMA or wgmma cannot take the form.
+  static mlir::FailureOr<HopperKernel> plan(TiledForm &form);
+
+  int64_t threads() const { return (groups + 1) * kWarpgroup; }
+  int64_t queryBytes() const {
+    return form.blockQuery * headChunks * kChunkRowBytes;
+  }
+  int64_t blockKey() const { return form.blockKey; }
+  Launch launch(llvm::StringRef tasks) const;
+};
+
+/// What a thread knows once it runs.
+struct Thread {
+  GpuEmitter e;
+  const HopperKernel &kernel;
+  /// The kernel's arguments, maps, and values outside of the task loop.
+  const KernelOutline &outline;
+  /// i32: thread of the block, byte address of shared memory.
+  mlir::Value id, shared;
+};
+
+/// The tasks of one block of the grid, in order. `body` gets the scalars of
+/// the task and the number of tasks before it in this block (i32), and what
+/// the loop carries.
+void forEachTask(
+    Thread &thread, mlir::ValueRange inits,
+    llvm::function_ref<llvm::SmallVector<mlir::Value>(
+        mlir::IRMapping &scalars, mlir::Value round, mlir::ValueRange carried)>
+        body);
+
+/// The blocks of the task's sweep, at least 0 (i32).
+mlir::Value countBlocks(GpuEmitter &e, TiledForm &form,
+                        mlir::IRMapping &scalars);
+
+/// The thread that fills the rings.
+void emitProducer(Thread &thread);
+/// One consumer warpgroup; `group` counts from 0 (i32).
+mlir::LogicalResult emitConsumer(Thread &thread, mlir::Value group);
+
+} // namespace attn::hopper
+
+#endif // ATTN_LIB_CONVERSION_TILEDTOHOPPER_HOPPERKERNEL_H

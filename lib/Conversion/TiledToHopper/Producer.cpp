@@ -1,0 +1,60 @@
+//===- Producer.cpp - The thread that issues the copies -------------------===//
+
+#include "HopperKernel.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
+using namespace mlir;
+using namespace attn;
+using namespace attn::hopper;
+
+/// Fills one stage of `ring` with the rows from `row` on.
+static void copyTile(Thread &thread, const Ring &ring, const OperandTile &tile,
+                     Map map, int64_t chunks, IRMapping &scalars, Value row,
+                     Value use) {
+  GpuEmitter &e = thread.e;
+  Slot slot = ring.slot(e, use);
+  ring.waitEmpty(e, thread.shared, slot);
+  ring.expect(e, thread.shared, slot);
+  Value barrier = ring.fullBarrier(e, thread.shared, slot);
+  Value address = ring.address(e, thread.shared, slot);
+  for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+    Value target = e.add(address, chunk * tile.rows * kChunkRowBytes);
+    e.ptx("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::"
+          "complete_tx::bytes [$0], [$1, {$2, $3, $4, $5}], [$6];",
+          "r,l,r,r,r,r,r,~{memory}", [&]() {
+            SmallVector<Value> operands = {target,
+                                           thread.outline.tensorMaps[map]};
+            llvm::append_range(operands, tile.coordinates(e, scalars, row,
+                                                          chunk * kChunk));
+            operands.push_back(barrier);
+            return operands;
+          }());
+  }
+}
+
+void hopper::emitProducer(Thread &thread) {
+  GpuEmitter &e = thread.e;
+  const HopperKernel &kernel = thread.kernel;
+  TiledForm &form = kernel.form;
+  forEachTask(
+      thread, e.i32(0),
+      [&](IRMapping &scalars, Value round, ValueRange state) {
+        Value firstRow =
+            e.toI32(scalars.lookupOrDefault(form.query.getIndices()[0]));
+        Value firstKey =
+            e.toI32(scalars.lookupOrDefault(form.sweep.getLowerBound()));
+        Value blocks = countBlocks(e, form, scalars);
+        copyTile(thread, kernel.queryRing, kernel.query, QueryMap,
+                 kernel.headChunks, scalars, firstRow, round);
+        e.loop(e.i32(0), blocks, e.i32(1), {}, [&](Value i, ValueRange) {
+          Value use = e.add(state[0], i);
+          Value row = e.add(firstKey, e.mul(i, form.blockKey));
+          copyTile(thread, kernel.keyRing, kernel.key, KeyMap,
+                   kernel.headChunks, scalars, row, use);
+          copyTile(thread, kernel.valueRing, kernel.value, ValueMap,
+                   kernel.valueChunks, scalars, row, use);
+          return SmallVector<Value>();
+        });
+        return SmallVector<Value>{e.add(state[0], blocks)};
+      });
+}

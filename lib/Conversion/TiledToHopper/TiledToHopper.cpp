@@ -1,0 +1,137 @@
+//===- TiledToHopper.cpp - The tiled form on warpgroups of Hopper ---------===//
+//
+// One block of threads for each multiprocessor, persistent:
+//
+//   warpgroup 0       one thread copies tiles by TMA into rings of shared
+//                     memory                                     (Producer)
+//   warpgroups 1 ..   64 query rows each: S = Q K from shared memory, softmax
+//                     in registers, acc += P V with P in registers (Consumer)
+//
+// Which loads feed which product is what the roles of the tiled form say; the
+// scalars around them (bounds, positions, conditions) are cloned into both
+// halves. Registers move from the producer to the consumers by setmaxnreg.
+//
+// Precondition: tiles that TMA and wgmma take, see HopperKernel::plan.
+//
+//===----------------------------------------------------------------------===//
+
+#include "HopperKernel.h"
+#include "attn/Conversion/Passes.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+
+namespace attn {
+#define GEN_PASS_DEF_TILEDTOHOPPER
+#include "attn/Conversion/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+using namespace attn;
+using namespace attn::hopper;
+
+/// The byte address of the block's dynamic shared memory.
+static Value sharedAddress(GpuEmitter &e, gpu::GPUModuleOp module) {
+  constexpr StringLiteral kName = "shared_tiles";
+  constexpr unsigned kShared = 3;
+  auto type = LLVM::LLVMArrayType::get(e.b.getI8Type(), 0);
+  {
+    OpBuilder::InsertionGuard guard(e.b);
+    e.b.setInsertionPointToStart(module.getBody());
+    LLVM::GlobalOp::create(e.b, e.loc, type, /*isConstant=*/false,
+                           LLVM::Linkage::External, kName, Attribute(),
+                           /*alignment=*/1024, kShared);
+  }
+  auto pointer = LLVM::LLVMPointerType::get(e.b.getContext(), kShared);
+  Value address = LLVM::AddressOfOp::create(e.b, e.loc, pointer, kName);
+  return LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI32Type(), address);
+}
+
+/// The same value in all lanes, so that what follows from it is uniform.
+static Value broadcastFirstLane(GpuEmitter &e, Value value) {
+  return NVVM::ShflOp::create(e.b, e.loc, value.getType(), e.i32(-1), value,
+                              e.i32(0), e.i32(31), NVVM::ShflKind::idx,
+                              UnitAttr());
+}
+
+static void setRegisters(GpuEmitter &e, int64_t count, bool increase) {
+  auto action = increase ? NVVM::SetMaxRegisterAction::increase
+                         : NVVM::SetMaxRegisterAction::decrease;
+  NVVM::SetMaxRegisterOp::create(e.b, e.loc, count, action);
+}
+
+/// Fills the barriers before anybody uses them.
+static void initializeRings(Thread &thread) {
+  GpuEmitter &e = thread.e;
+  const HopperKernel &kernel = thread.kernel;
+  e.branch(e.equals(thread.id, 0), [&]() {
+    for (const Ring *ring :
+         {&kernel.queryRing, &kernel.keyRing, &kernel.valueRing})
+      ring->initialize(e, thread.shared);
+    NVVM::FenceMbarrierInitOp::create(e.b, e.loc);
+  });
+  NVVM::Barrier0Op::create(e.b, e.loc);
+}
+
+static LogicalResult emitKernel(TiledForm &form) {
+  FailureOr<HopperKernel> kernel = HopperKernel::plan(form);
+  if (failed(kernel))
+    return failure();
+  std::string tasks;
+  for (OpFoldResult size : form.tasks.getMixedUpperBound()) {
+    FailureOr<std::string> text =
+        isa<Value>(size)
+            ? toSizeExpression(cast<Value>(size))
+            : std::to_string(
+                  cast<IntegerAttr>(cast<Attribute>(size)).getInt());
+    if (failed(text))
+      return failure();
+    tasks += (tasks.empty() ? "" : " * ") + *text;
+  }
+  FailureOr<KernelOutline> outline =
+      outlineKernel(form.tasks, kernel->launch(tasks));
+  if (failed(outline))
+    return failure();
+
+  OpBuilder b(outline->kernel.getBody().front().getTerminator());
+  GpuEmitter e{b, form.tasks.getLoc()};
+  Value id = NVVM::ThreadIdXOp::create(b, e.loc, b.getI32Type());
+  Thread thread{e, *kernel, *outline, id, sharedAddress(e, outline->module)};
+  initializeRings(thread);
+  Value warpgroup = broadcastFirstLane(e, e.div(id, kWarpgroup));
+  bool valid = true;
+  bool isWide = kernel->groups >= 3;
+  scf::IfOp::create(
+      b, e.loc, e.equals(warpgroup, 0),
+      [&](OpBuilder &, Location) {
+        setRegisters(e, isWide ? 32 : 24, /*increase=*/false);
+        e.branch(e.equals(id, 0), [&]() { emitProducer(thread); });
+        scf::YieldOp::create(b, e.loc);
+      },
+      [&](OpBuilder &, Location) {
+        setRegisters(e, isWide ? 160 : 240, /*increase=*/true);
+        valid = succeeded(emitConsumer(thread, e.add(warpgroup, -1)));
+        scf::YieldOp::create(b, e.loc);
+      });
+  if (valid)
+    form.tasks->getParentOfType<func::FuncOp>().erase();
+  return success(valid);
+}
+
+namespace {
+struct TiledToHopper : attn::impl::TiledToHopperBase<TiledToHopper> {
+  void runOnOperation() override {
+    SmallVector<scf::ForallOp> loops;
+    getOperation()->walk([&](scf::ForallOp loop) {
+      if (getRole(loop) == role::kTasks)
+        loops.push_back(loop);
+    });
+    for (scf::ForallOp loop : loops) {
+      FailureOr<TiledForm> form = readTiledForm(loop);
+      if (failed(form) || failed(emitKernel(*form)))
+        return signalPassFailure();
+    }
+  }
+};
+} // namespace
