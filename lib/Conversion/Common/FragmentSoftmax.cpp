@@ -105,78 +105,92 @@ FailureOr<Value> FragmentSoftmax::vote() {
                                         NVVM::VoteSyncKind::any));
 }
 
-FailureOr<Registers> FragmentSoftmax::probabilities(Value value,
-                                                    RowPair &sum) {
-  FailureOr<Fragment> tile = layout.tile(value, form.blockKey);
-  if (failed(tile))
-    return failure();
-  sum = layout.sum(*tile, sum);
-  return packLeftSide(e, *tile, form.elementType);
+Registers FragmentSoftmax::finishProbabilities(Fragment &tile, RowPair &sum) {
+  sum = layout.sum(tile, sum);
+  return packLeftSide(e, tile, form.elementType);
 }
 
-/// exact and conditional.
+/// exact and conditional. The exponentials run beside the product that the
+/// accumulator waits for.
 FailureOr<Registers>
 FragmentSoftmax::followMaximum(Fragment &scores, SoftmaxRows &rows,
                                Fragment &acc, bool isFirst,
-                               function_ref<void()> beforeAccumulator) {
-  RowPair max = newMaximum(scores, rows);
-  if (!form.rescale || isFirst) {
-    beforeAccumulator();
-    if (failed(correct(rows, acc, max, isFirst)))
+                               function_ref<void()> waitForAccumulator) {
+  RowPair max = newMaximum(scores, rows), next = max;
+  Value grew;
+  if (form.rescale && !isFirst) {
+    FailureOr<Value> any = vote();
+    if (failed(any))
       return failure();
-  } else {
-    FailureOr<Value> grew = vote();
-    if (failed(grew))
-      return failure();
-    beforeAccumulator();
-    bool valid = true;
-    SmallVector<Value> values = e.branch(*grew, pack(rows, acc), [&]() {
-      SoftmaxRows newRows = rows;
-      Fragment newAcc = acc;
-      valid = succeeded(correct(newRows, newAcc, max, isFirst));
-      return pack(newRows, newAcc);
-    });
-    if (!valid)
-      return failure();
-    unpack(values, rows, acc);
+    grew = *any;
+    for (int64_t half : {0, 1})
+      next[half] = e.select(grew, max[half], rows.max[half]);
   }
   if (form.rescale)
-    layout.bind(form.rescale.getResult(0), rows.max);
-  return probabilities(form.probabilities->getResult(0), rows.sum);
+    layout.bind(form.rescale.getResult(0), next);
+  FailureOr<Fragment> tile =
+      layout.tile(form.probabilities->getResult(0), form.blockKey);
+  if (failed(tile))
+    return failure();
+  waitForAccumulator();
+  if (!grew) {
+    if (failed(correct(rows, acc, max, isFirst)))
+      return failure();
+    return finishProbabilities(*tile, rows.sum);
+  }
+  bool valid = true;
+  SmallVector<Value> values = e.branch(grew, pack(rows, acc), [&]() {
+    SoftmaxRows newRows = rows;
+    Fragment newAcc = acc;
+    valid = succeeded(correct(newRows, newAcc, max, isFirst));
+    return pack(newRows, newAcc);
+  });
+  if (!valid)
+    return failure();
+  unpack(values, rows, acc);
+  return finishProbabilities(*tile, rows.sum);
 }
 
-/// stale. The scores stay where they are until the vote is counted.
-FailureOr<Registers> FragmentSoftmax::keepReference(Fragment &scores,
-                                                    SoftmaxRows &rows,
-                                                    Fragment &acc,
-                                                    bool isFirst) {
-  auto takeExact = [&](SoftmaxRows &rows,
-                       Fragment &acc) -> FailureOr<Registers> {
+/// stale. The scores stay where they are until the vote is counted; that
+/// leaves no registers for exponentials beside a running product.
+FailureOr<Registers>
+FragmentSoftmax::keepReference(Fragment &scores, SoftmaxRows &rows,
+                               Fragment &acc, bool isFirst,
+                               function_ref<void()> waitForAccumulator) {
+  Value exactTile = form.rescale.thenYield().getOperand(1);
+  if (isFirst) {
     if (failed(correct(rows, acc, newMaximum(scores, rows), isFirst)))
       return failure();
-    return probabilities(form.rescale.thenYield().getOperand(1), rows.sum);
-  };
-  if (isFirst)
-    return takeExact(rows, acc);
-  SoftmaxRows kept = rows;
-  FailureOr<Registers> p =
-      probabilities(form.probabilities->getResult(0), kept.sum);
-  if (failed(p))
+    FailureOr<Fragment> tile = layout.tile(exactTile, form.blockKey);
+    if (failed(tile))
+      return failure();
+    waitForAccumulator();
+    return finishProbabilities(*tile, rows.sum);
+  }
+  waitForAccumulator();
+  FailureOr<Fragment> tile =
+      layout.tile(form.probabilities->getResult(0), form.blockKey);
+  if (failed(tile))
     return failure();
+  SoftmaxRows kept = rows;
+  Registers p = finishProbabilities(*tile, kept.sum);
   layout.bind(form.rowSum->getResult(0), kept.sum);
   FailureOr<Value> isBad = vote();
   if (failed(isBad))
     return failure();
   SmallVector<Value> values = pack(kept, acc);
-  llvm::append_range(values, *p);
+  llvm::append_range(values, p);
   bool valid = true;
   values = e.branch(*isBad, values, [&]() {
     SoftmaxRows exactRows = rows;
     Fragment exactAcc = acc;
-    FailureOr<Registers> exact = takeExact(exactRows, exactAcc);
-    valid = succeeded(exact);
+    valid &=
+        succeeded(correct(exactRows, exactAcc, newMaximum(scores, rows), false));
+    FailureOr<Fragment> exact = layout.tile(exactTile, form.blockKey);
+    valid &= succeeded(exact);
+    Registers exactP = valid ? finishProbabilities(*exact, exactRows.sum) : p;
     SmallVector<Value> results = pack(exactRows, exactAcc);
-    llvm::append_range(results, valid ? *exact : *p);
+    llvm::append_range(results, exactP);
     return results;
   });
   if (!valid)
@@ -186,14 +200,13 @@ FailureOr<Registers> FragmentSoftmax::keepReference(Fragment &scores,
 
 FailureOr<Registers>
 FragmentSoftmax::update(Fragment scores, SoftmaxRows &rows, Fragment &acc,
-                        bool isFirst, function_ref<void()> beforeAccumulator) {
+                        bool isFirst, function_ref<void()> waitForAccumulator) {
   scf::ForOp sweep = form.sweep;
   layout.bind(sweep.getRegionIterArg(0), rows.max);
   layout.bind(form.rowMax->getOperand(0), scores);
-  if (!form.isStale())
-    return followMaximum(scores, rows, acc, isFirst, beforeAccumulator);
-  beforeAccumulator();
-  return keepReference(scores, rows, acc, isFirst);
+  return form.isStale()
+             ? keepReference(scores, rows, acc, isFirst, waitForAccumulator)
+             : followMaximum(scores, rows, acc, isFirst, waitForAccumulator);
 }
 
 void FragmentSoftmax::finish(SoftmaxRows rows, Fragment acc) {

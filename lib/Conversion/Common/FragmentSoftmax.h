@@ -39,12 +39,12 @@ public:
   /// The probabilities of a block, rounded and packed. Updates the rows and
   /// rescales `acc`, by the softmax reference that the tiling names; votes are
   /// a warp's.
-  /// `beforeAccumulator` is called before anything of `acc` is touched.
-  /// In the first block `acc` is zero and every vote would call for a new
+  /// `waitForAccumulator` is called before anything of `acc` is touched or
+  /// anything is packed. In the first block `acc` is zero and every vote would call for a new
   /// reference; it is taken without asking.
   mlir::FailureOr<Registers>
   update(Fragment scores, SoftmaxRows &rows, Fragment &acc, bool isFirst,
-         llvm::function_ref<void()> beforeAccumulator);
+         llvm::function_ref<void()> waitForAccumulator);
 
   /// m, l and acc after the last block, for the ops behind the sweep.
   void finish(SoftmaxRows rows, Fragment acc);
@@ -52,11 +52,12 @@ public:
 private:
   mlir::FailureOr<Registers>
   followMaximum(Fragment &scores, SoftmaxRows &rows, Fragment &acc,
-                bool isFirst, llvm::function_ref<void()> beforeAccumulator);
-  mlir::FailureOr<Registers> keepReference(Fragment &scores, SoftmaxRows &rows,
-                                           Fragment &acc, bool isFirst);
-  /// The tile `value` as probabilities; its sum is added to `sum`.
-  mlir::FailureOr<Registers> probabilities(mlir::Value value, RowPair &sum);
+                bool isFirst, llvm::function_ref<void()> waitForAccumulator);
+  mlir::FailureOr<Registers>
+  keepReference(Fragment &scores, SoftmaxRows &rows, Fragment &acc,
+                bool isFirst, llvm::function_ref<void()> waitForAccumulator);
+  /// The sum of the probabilities is added to `sum`.
+  Registers finishProbabilities(Fragment &tile, RowPair &sum);
   /// m' from the scores, in the slicer and as the result.
   RowPair newMaximum(Fragment &scores, const SoftmaxRows &rows);
   /// m', l and acc by the factor of the change of reference.

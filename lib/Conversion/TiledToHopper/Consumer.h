@@ -20,20 +20,17 @@ struct Consumer {
 };
 
 struct ConsumerTask {
-  mlir::IRMapping &scalars;
+  mlir::IRMapping scalars;
   TileSlicer slicer;
   AccumulatorLayout layout;
-  /// Uses of the key and value rings before this task.
-  mlir::Value firstUse;
+  /// Uses of the key and value rings before this task, and its blocks.
+  mlir::Value firstUse, blocks;
   Slot querySlot;
   /// Of the warpgroup's rows.
   mlir::Value queryAddress, queryDescriptor;
 
-  ConsumerTask(Consumer &c, mlir::IRMapping &scalars, mlir::Value firstUse)
-      : scalars(scalars), slicer(c.thread.e.b, c.thread.e.loc, scalars),
-        layout(c.thread.e, slicer, c.thread.e.toIndex(c.row),
-               c.thread.e.toIndex(c.column)),
-        firstUse(firstUse) {}
+  ConsumerTask(Consumer &c, TaskOrder &order, mlir::Value round,
+               mlir::Value firstUse);
 };
 
 /// The named barrier among the threads of the warpgroup.

@@ -155,6 +155,6 @@ Value hopper::countBlocks(GpuEmitter &e, TiledForm &form, IRMapping &scalars) {
   scf::ForOp sweep = form.sweep;
   Value lower = scalars.lookup(sweep.getLowerBound());
   Value upper = scalars.lookup(sweep.getUpperBound());
-  Value keys = e.max(e.sub(upper, lower), e.index(0));
+  Value keys = e.max(e.sub(upper, lower), e.index(1));
   return e.toI32(e.div(e.add(keys, form.blockKey - 1), form.blockKey));
 }

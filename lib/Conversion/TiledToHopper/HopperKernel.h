@@ -82,16 +82,25 @@ struct Thread {
   mlir::Value id, shared;
 };
 
-/// The tasks of one block of the grid, in order. `body` gets the scalars of
-/// the task and the number of tasks before it in this block (i32), and what
-/// the loop carries.
-void forEachTask(
-    Thread &thread, mlir::ValueRange inits,
-    llvm::function_ref<llvm::SmallVector<mlir::Value>(
-        mlir::IRMapping &scalars, mlir::Value round, mlir::ValueRange carried)>
-        body);
+/// The tasks of one block of the grid, in order (TileOrder.cpp).
+class TaskOrder {
+public:
+  explicit TaskOrder(Thread &thread);
+  /// How many there are (i32).
+  mlir::Value rounds() const { return myRounds; }
+  /// The scalars of the task of a round.
+  mlir::IRMapping enter(mlir::Value round);
 
-/// The blocks of the task's sweep, at least 0 (i32).
+private:
+  mlir::Value numberOf(mlir::Value round);
+
+  Thread &thread;
+  GpuEmitter &e;
+  mlir::Value batch, heads, blocks, count, me, width, myRounds;
+};
+
+/// The blocks of the task's sweep (i32). A task without keys sweeps one block,
+/// all of it hidden, so that every task writes its rows in the same way.
 mlir::Value countBlocks(GpuEmitter &e, TiledForm &form,
                         mlir::IRMapping &scalars);
 

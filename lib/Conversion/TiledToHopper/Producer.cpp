@@ -36,25 +36,26 @@ void hopper::emitProducer(Thread &thread) {
   GpuEmitter &e = thread.e;
   const HopperKernel &kernel = thread.kernel;
   TiledForm &form = kernel.form;
-  forEachTask(
-      thread, e.i32(0),
-      [&](IRMapping &scalars, Value round, ValueRange state) {
-        Value firstRow =
-            e.toI32(scalars.lookupOrDefault(form.query.getIndices()[0]));
-        Value firstKey =
-            e.toI32(scalars.lookupOrDefault(form.sweep.getLowerBound()));
-        Value blocks = countBlocks(e, form, scalars);
-        copyTile(thread, kernel.queryRing, kernel.query, QueryMap,
-                 kernel.headChunks, scalars, firstRow, round);
-        e.loop(e.i32(0), blocks, e.i32(1), {}, [&](Value i, ValueRange) {
-          Value use = e.add(state[0], i);
-          Value row = e.add(firstKey, e.mul(i, form.blockKey));
-          copyTile(thread, kernel.keyRing, kernel.key, KeyMap,
-                   kernel.headChunks, scalars, row, use);
-          copyTile(thread, kernel.valueRing, kernel.value, ValueMap,
-                   kernel.valueChunks, scalars, row, use);
-          return SmallVector<Value>();
-        });
-        return SmallVector<Value>{e.add(state[0], blocks)};
-      });
+  TaskOrder order(thread);
+  e.loop(e.i32(0), order.rounds(), e.i32(1), e.i32(0),
+         [&](Value round, ValueRange uses) {
+           IRMapping scalars = order.enter(round);
+           Value firstRow =
+               e.toI32(scalars.lookupOrDefault(form.query.getIndices()[0]));
+           Value firstKey =
+               e.toI32(scalars.lookupOrDefault(form.sweep.getLowerBound()));
+           Value blocks = countBlocks(e, form, scalars);
+           copyTile(thread, kernel.queryRing, kernel.query, QueryMap,
+                    kernel.headChunks, scalars, firstRow, round);
+           e.loop(e.i32(0), blocks, e.i32(1), {}, [&](Value i, ValueRange) {
+             Value use = e.add(uses[0], i);
+             Value row = e.add(firstKey, e.mul(i, form.blockKey));
+             copyTile(thread, kernel.keyRing, kernel.key, KeyMap,
+                      kernel.headChunks, scalars, row, use);
+             copyTile(thread, kernel.valueRing, kernel.value, ValueMap,
+                      kernel.valueChunks, scalars, row, use);
+             return SmallVector<Value>();
+           });
+           return SmallVector<Value>{e.add(uses[0], blocks)};
+         });
 }
