@@ -22,9 +22,12 @@ SoftmaxState SoftmaxState::from(ValueRange values) {
 }
 
 ReferenceRange ReferenceRange::of(FloatType type) {
-  // A row sum is no less than any of its probabilities, so the bound of f16 is
-  // its greatest number.
-  return {/*growth=*/8, /*sum=*/type.isF16() ? 65504 : 0x1p30};
+  constexpr double kGrowth = 8;
+  if (type.isF16())
+    return {kGrowth, 0x1p15};
+  if (type.isBF16())
+    return {kGrowth, 0x1p30};
+  return {kGrowth, 0x1p8};
 }
 
 SoftmaxUpdate::SoftmaxUpdate(TileBuilder &b, AttentionOp op)
@@ -209,9 +212,13 @@ SoftmaxUpdate::Block SoftmaxUpdate::keepReference(const SoftmaxState &state,
   setRole(probabilities.getDefiningOp(), role::kProbabilities);
   Value rowSum = sum(probabilities, state.rowSum);
   setRole(rowSum.getDefiningOp(), role::kRowSum);
-  // A NaN is out of range: it may come from an infinite score.
-  Value isBad = vote(arith::CmpFOp::create(b, arith::CmpFPredicate::UGT, rowSum,
-                                           b.constant(rowType, range.sum)));
+  // What the block may add, and not what the row may hold: a long row is no
+  // reason to look for a reference. A NaN is out of range: it may come from an
+  // infinite score.
+  Value most =
+      arith::AddFOp::create(b, state.rowSum, b.constant(rowType, range.sum));
+  Value isBad =
+      vote(arith::CmpFOp::create(b, arith::CmpFPredicate::UGT, rowSum, most));
   auto values = [](const SoftmaxState &state, Value probabilities) {
     SmallVector<Value> values = state.values();
     values.insert(values.begin() + 1, probabilities);

@@ -12,8 +12,8 @@
 //   exact        the greatest score so far
 //   conditional  follows the greatest score when that has grown by more than
 //                ReferenceRange::growth
-//   stale        follows it when a row sum leaves ReferenceRange::sum; the
-//                block is then computed a second time
+//   stale        follows it when a block adds more than ReferenceRange::sum
+//                to a row; the block is then computed a second time
 //
 // Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018),
 // algorithm 3; with the accumulator, Dao et al., "FlashAttention" (2022),
@@ -33,7 +33,8 @@ namespace attn {
 struct ReferenceRange {
   /// conditional: log2 of the greatest probability.
   double growth;
-  /// stale: the greatest row sum, and so the greatest probability.
+  /// stale: what a block may add to a row sum. A sum is no less than any of
+  /// its probabilities.
   double sum;
 
   /// For probabilities that meet the values in `type`.

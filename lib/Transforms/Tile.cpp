@@ -39,7 +39,7 @@
 //   "stale": most blocks do not even ask for their maximum.
 //       p  = exp2(c * (s - m))                               "probabilities"
 //       l' = l + row sum of p                                "row_sum"
-//       if any row has not l' <= sum                         "vote"
+//       if any row has not l' <= l + sum                     "vote"
 //         m' = max(m, row maximum of s)                      "row_max"
 //         a = exp2(c * (m - m')),  p' = exp2(c * (s - m'))   "correction"
 //         m, p, l', acc = m', p', l * a + row sum of p', acc * a  "rescale"
