@@ -148,7 +148,9 @@ struct Tiling {
   /// Keys (and where the product needs it, values) are copied once per head
   /// into the order that the product reads (CPU).
   bool pack = false;
-  /// "exact", "conditional" or "stale".
+  /// What is subtracted from the scores of a row: their running maximum
+  /// ("exact"), or a reference that follows it when it has grown by more than a
+  /// bound ("conditional") or when a row sum leaves a bound ("stale").
   std::string softmax = "exact";
 
   template <typename Self, typename Visitor>
