@@ -128,7 +128,7 @@ llvm::Error Compilation::run(Stage stage) {
     addPassesToMappedCpu(passes);
     break;
   default:
-    addPassesToLlvm(passes);
+    addPassesToLlvmCpu(passes);
     break;
   }
   // --mlir-print-ir-after-all, --mlir-timing and the like. A tool that has no

@@ -32,7 +32,7 @@ void attn::addPassesToMappedCpu(OpPassManager &pm) {
   pm.addPass(createCSEPass());
 }
 
-void attn::addPassesToLlvm(OpPassManager &pm) {
+void attn::addPassesToLlvmCpu(OpPassManager &pm) {
   // Linalg and other ops around the attention, should there be any, have been
   // left as they are so far.
   pm.addNestedPass<func::FuncOp>(vector::createLowerVectorMultiReductionPass());
@@ -71,5 +71,5 @@ void attn::buildAttnToCpuPipeline(OpPassManager &pm,
                                   const PipelineOptions &options) {
   buildAttnToTiledPipeline(pm, options);
   addPassesToMappedCpu(pm);
-  addPassesToLlvm(pm);
+  addPassesToLlvmCpu(pm);
 }

@@ -27,4 +27,13 @@ void attn::registerAttnPasses() {
       "attn-to-cpu",
       "attention to the LLVM dialect for a CPU, by way of attn-to-tiled",
       buildAttnToCpuPipeline);
+  mlir::PassPipelineRegistration<PipelineOptions>(
+      "attn-to-cuda",
+      "attention to the LLVM and NVVM dialects for an NVIDIA GPU, by way of "
+      "attn-to-tiled; the target is one of CUDA's",
+      buildAttnToCudaPipeline);
+  mlir::PassPipelineRegistration<>(
+      "attn-mapped-to-ptx-llvm",
+      "a mapped kernel for an NVIDIA GPU to the LLVM and NVVM dialects",
+      addPassesToLlvmCuda);
 }

@@ -43,4 +43,36 @@ def MaskBf16AsIntegers : Pass<"attn-mask-bf16-as-integers"> {
   let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
 }
 
+def MathToPtx : Pass<"attn-math-to-ptx"> {
+  let summary = "mathematical functions as PTX's approximations and polynomials";
+  let description = [{
+    Upstream's way to the functions that have no instruction is a call of CUDA's libdevice, which
+    is not there without CUDA. `afn` on an op asks for the fastest form.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
+    "::mlir::vector::VectorDialect"
+  ];
+}
+
+def LowerVectors : Pass<"attn-lower-vectors"> {
+  let summary = "vector ops as those that have a counterpart in LLVM";
+  let description = [{
+    What convert-vector-to-llvm does before it converts. convert-gpu-to-nvvm, which knows the memory
+    spaces of a GPU, converts the rest.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect"
+  ];
+}
+
+def AnnotatePtxKernel : Pass<"attn-annotate-ptx-kernel", "::mlir::gpu::GPUModuleOp"> {
+  let summary = "threads of a block and tensor maps of a kernel, from attn.launch";
+  let description = [{
+    Makes of attn.launch the attributes of an llvm.func that LLVM's PTX back end reads.
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect"];
+}
+
 #endif // ATTN_CONVERSION_PASSES

@@ -1,8 +1,8 @@
 //===- Pipelines.h - The passes of each stage, in order ---------*- C++ -*-===//
 //
 // A stage is a word of --emit. Each function below adds the passes that lead
-// from the stage before to the one it is named after; the two pipelines are
-// these in a row. No pass is named anywhere else.
+// from the stage before to the one it is named after; the pipelines are these
+// in a row. No pass is named anywhere else.
 //
 //===----------------------------------------------------------------------===//
 
@@ -38,8 +38,13 @@ void addPassesToConfigured(mlir::OpPassManager &pm, std::string target);
 void addPassesToTiled(mlir::OpPassManager &pm);
 /// tiled -> mapped, on a CPU: vectors, scratch and threads.
 void addPassesToMappedCpu(mlir::OpPassManager &pm);
-/// mapped -> llvm: MLIR's LLVM dialect, by upstream conversions.
-void addPassesToLlvm(mlir::OpPassManager &pm);
+/// mapped -> llvm, on a CPU: MLIR's LLVM dialect, by upstream conversions.
+void addPassesToLlvmCpu(mlir::OpPassManager &pm);
+/// tiled -> mapped, on an NVIDIA GPU: a gpu.module with the kernel, as
+/// attn/IR/MappedKernel.h describes it.
+void addPassesToMappedCuda(mlir::OpPassManager &pm);
+/// mapped -> llvm, on an NVIDIA GPU: LLVM and NVVM dialects in the gpu.module.
+void addPassesToLlvmCuda(mlir::OpPassManager &pm);
 
 //===----------------------------------------------------------------------===//
 // Pipelines
@@ -51,6 +56,9 @@ void buildAttnToTiledPipeline(mlir::OpPassManager &pm,
 /// attn-to-cpu: input to llvm.
 void buildAttnToCpuPipeline(mlir::OpPassManager &pm,
                             const PipelineOptions &options);
+/// attn-to-cuda: input to llvm.
+void buildAttnToCudaPipeline(mlir::OpPassManager &pm,
+                             const PipelineOptions &options);
 
 } // namespace attn
 

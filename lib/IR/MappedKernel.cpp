@@ -1,0 +1,63 @@
+//===- MappedKernel.cpp - What a mapped GPU kernel promises ---------------===//
+
+#include "attn/IR/MappedKernel.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/Diagnostics.h"
+
+using namespace mlir;
+using namespace attn;
+
+static std::optional<int64_t> getInteger(DictionaryAttr from, StringRef name) {
+  auto value = from.getAs<IntegerAttr>(name);
+  if (!value || value.getInt() < 0)
+    return std::nullopt;
+  return value.getInt();
+}
+
+static std::optional<KernelTensorMap> getTensorMap(Attribute attribute) {
+  auto from = dyn_cast<DictionaryAttr>(attribute);
+  if (!from)
+    return std::nullopt;
+  std::optional<int64_t> argument = getInteger(from, "argument"),
+                         swizzle = getInteger(from, "swizzle");
+  auto box = from.getAs<ArrayAttr>("box");
+  if (!argument || !swizzle || !box)
+    return std::nullopt;
+  KernelTensorMap map{*argument, {}, *swizzle};
+  for (Attribute size : box)
+    if (auto number = dyn_cast<IntegerAttr>(size))
+      map.box.push_back(number.getInt());
+    else
+      return std::nullopt;
+  return map;
+}
+
+FailureOr<KernelLaunch> attn::getKernelLaunch(Operation *kernel) {
+  auto from = kernel->getAttrOfType<DictionaryAttr>(kLaunchAttrName);
+  auto malformed = [&](const Twine &expected) {
+    return kernel->emitError("expected " + kLaunchAttrName + " with " +
+                             expected);
+  };
+  if (!from)
+    return malformed("grid, workgroup and shared_memory");
+  KernelLaunch launch;
+  auto grid = from.getAs<StringAttr>("grid");
+  std::optional<int64_t> workgroup = getInteger(from, "workgroup"),
+                         sharedMemory = getInteger(from, "shared_memory");
+  if (!grid || !workgroup || *workgroup == 0 || !sharedMemory)
+    return malformed("a size expression 'grid', a positive number 'workgroup' "
+                     "and a number 'shared_memory'");
+  launch.grid = grid.str();
+  launch.workgroup = *workgroup;
+  launch.sharedMemory = *sharedMemory;
+  auto maps = from.getAs<ArrayAttr>("tensor_maps");
+  if (!maps)
+    return launch;
+  for (Attribute attribute : maps) {
+    std::optional<KernelTensorMap> map = getTensorMap(attribute);
+    if (!map)
+      return malformed("tensor_maps of {argument, box, swizzle}");
+    launch.tensorMaps.push_back(std::move(*map));
+  }
+  return launch;
+}
