@@ -1,6 +1,7 @@
 # The lit suite. Tools are found on PATH: ours first, then LLVM 22's.
 import os
 import platform
+import shutil
 
 import lit.formats
 
@@ -58,3 +59,11 @@ def cpu_flags():
 flags = cpu_flags()
 config.available_features |= {f for f, needs in FEATURES.items() if needs <= flags}
 config.available_features.add("host-" + platform.machine())
+
+# NVIDIA's assembler, where attn-opt looks for it.
+places = ["/usr/local/cuda/bin", None]
+if "CUDA_HOME" in os.environ:
+    config.environment["CUDA_HOME"] = os.environ["CUDA_HOME"]
+    places.insert(0, os.path.join(os.environ["CUDA_HOME"], "bin"))
+if any(shutil.which("ptxas", path=place) for place in places):
+    config.available_features.add("ptxas")

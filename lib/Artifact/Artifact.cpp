@@ -9,6 +9,9 @@ using namespace attn;
 Error Artifact::save(StringRef path) const {
   if (Error error = writeFile(path, StringRef(code)))
     return error;
+  if (!report.empty())
+    if (Error error = writeFile((path + ".log").str(), StringRef(report)))
+      return error;
   return writeFile((path + ".json").str(), StringRef(launch.toJSON()));
 }
 

@@ -75,6 +75,15 @@ std::string LaunchDescription::toJSON() const {
       for (const ArgumentDescription &a : arguments)
         writeArgument(j, a);
     });
+    if (!tensorMaps.empty())
+      j.attributeArray("tensor_maps", [&] {
+        for (const TensorMapDescription &map : tensorMaps)
+          j.object([&] {
+            j.attribute("argument", map.argument);
+            j.attribute("box", json::Array(map.box));
+            j.attribute("swizzle", map.swizzle);
+          });
+      });
     j.attribute("grid", json::Array(grid));
     j.attribute("workgroup", json::Array(workgroup));
     j.attribute("shared_memory_bytes", sharedMemoryBytes);
@@ -253,6 +262,36 @@ static void readArgument(const json::Value &value, std::string where,
                 "'");
 }
 
+static void readTensorMap(const json::Value &value, std::string where,
+                          const LaunchDescription &launch,
+                          TensorMapDescription &map, std::string &problem) {
+  if (!value.getAsObject()) {
+    problem = where + "is no object";
+    return;
+  }
+  FieldReader reader(*value.getAsObject(), where, problem);
+  reader.number("argument", map.argument);
+  reader.number("swizzle", map.swizzle);
+  if (const json::Array *box = reader.array("box")) {
+    for (const json::Value &size : *box) {
+      std::optional<int64_t> n = size.getAsInteger();
+      if (!n || *n <= 0)
+        return reader.wrongType("box", "positive numbers", size);
+      map.box.push_back(*n);
+    }
+  }
+  reader.finish();
+  if (!problem.empty())
+    return;
+  if (map.argument >= int64_t(launch.arguments.size()))
+    return reader.fail("names argument " + Twine(map.argument) + " of " +
+                       Twine(launch.arguments.size()));
+  if (map.box.size() != launch.arguments[map.argument].shape.size())
+    reader.fail("has a box of " + Twine(map.box.size()) +
+                " sizes, but its argument has " +
+                Twine(launch.arguments[map.argument].shape.size()));
+}
+
 Expected<LaunchDescription> LaunchDescription::fromJSON(StringRef text,
                                                         StringRef source) {
   auto fail = [&](const Twine &what) {
@@ -290,6 +329,11 @@ Expected<LaunchDescription> LaunchDescription::fromJSON(StringRef text,
     for (size_t i = 0; i < arguments->size() && problem.empty(); ++i)
       readArgument((*arguments)[i], ("argument " + Twine(i) + " ").str(),
                    d.arguments.emplace_back(), problem);
+  if (reader.has("tensor_maps"))
+    if (const json::Array *maps = reader.array("tensor_maps"))
+      for (size_t i = 0; i < maps->size() && problem.empty(); ++i)
+        readTensorMap((*maps)[i], ("tensor map " + Twine(i) + " ").str(), d,
+                      d.tensorMaps.emplace_back(), problem);
   std::vector<std::string> grid, workgroup;
   reader.texts("grid", grid, 3);
   reader.texts("workgroup", workgroup, 3);

@@ -2,6 +2,8 @@
 
 #include "CodeGeneration.h"
 #include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/IR/InstIterator.h"
+#include "llvm/IR/InstrTypes.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
@@ -17,6 +19,8 @@ using namespace llvm;
 using namespace attn;
 
 Triple attn::tripleOf(const TargetDescription &target) {
+  if (target.family == "cuda")
+    return Triple("nvptx64-nvidia-cuda");
   bool isX86 =
       X86::parseArchX86(target.arch, /*Only64Bit=*/true) != X86::CK_None;
   Triple host(sys::getProcessTriple());
@@ -44,9 +48,13 @@ createMachine(const TargetDescription &target) {
   const Target *llvmTarget = TargetRegistry::lookupTarget(triple, error);
   if (!llvmTarget)
     return createStringError(Twine(error));
+  TargetOptions options;
+  // As nvcc does. A CPU's products are written as fused operations.
+  if (triple.isNVPTX())
+    options.AllowFPOpFusion = FPOpFusion::Fast;
   std::unique_ptr<TargetMachine> machine(llvmTarget->createTargetMachine(
-      triple, target.arch, target.features, TargetOptions(), Reloc::PIC_,
-      std::nullopt, CodeGenOptLevel::Default));
+      triple, target.arch, target.features, options, Reloc::PIC_, std::nullopt,
+      CodeGenOptLevel::Default));
   if (!machine)
     return createStringError("LLVM has no code generator for " + triple.str());
   return machine;
@@ -68,6 +76,27 @@ static void internalize(Module &module, StringRef symbol) {
   }
 }
 
+/// Instructions in text that a whole warp executes together (wgmma, barriers)
+/// look like any call: none of them may be duplicated or moved into a branch.
+static void markConvergent(Module &module) {
+  for (Function &function : module)
+    for (Instruction &instruction : instructions(function))
+      if (auto *call = dyn_cast<CallBase>(&instruction);
+          call && call->isInlineAsm() && !call->doesNotAccessMemory())
+        call->setConvergent();
+}
+
+/// The driver links nothing to a kernel.
+static Error checkResolved(const Module &module) {
+  for (const Function &function : module)
+    if (function.isDeclaration() && !function.isIntrinsic() &&
+        !function.use_empty())
+      return createStringError("the kernel calls '" + function.getName() +
+                               "', which nothing defines on a GPU; keep to "
+                               "arith and math of f16, bf16 and f32");
+  return Error::success();
+}
+
 /// The kernel's loops are vectorised and unrolled as the tiling says; LLVM is
 /// to clean up and not to choose again. The default pipeline takes three times
 /// as long, and the loops of the products come out no better.
@@ -77,7 +106,7 @@ static Error optimize(Module &module, TargetMachine &machine) {
       "function(sroa,early-cse<memssa>,simplifycfg,instcombine<no-verify-"
       "fixpoint>,"
       "loop-simplify,lcssa,loop(loop-rotate),loop-mssa(licm),"
-      "gvn,instcombine<no-verify-fixpoint>,simplifycfg)";
+      "gvn,instcombine<no-verify-fixpoint>,infer-alignment,simplifycfg)";
   PassBuilder builder(&machine);
   LoopAnalysisManager loops;
   FunctionAnalysisManager functions;
@@ -95,7 +124,7 @@ static Error optimize(Module &module, TargetMachine &machine) {
   return Error::success();
 }
 
-Expected<std::string> attn::generateCode(mlir::ModuleOp source,
+Expected<std::string> attn::generateCode(mlir::Operation *source,
                                          StringRef symbol,
                                          const TargetDescription &target,
                                          bool asAssembly) {
@@ -110,6 +139,11 @@ Expected<std::string> attn::generateCode(mlir::ModuleOp source,
   module->setTargetTriple((*machine)->getTargetTriple());
   module->setDataLayout((*machine)->createDataLayout());
   internalize(*module, symbol);
+  if ((*machine)->getTargetTriple().isNVPTX()) {
+    markConvergent(*module);
+    if (Error error = checkResolved(*module))
+      return error;
+  }
   // The code generator aborts on IR that is not valid.
   std::string problem;
   raw_string_ostream problemStream(problem);

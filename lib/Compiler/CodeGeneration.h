@@ -10,15 +10,16 @@
 
 namespace attn {
 
-/// The operating system and architecture that code for a CPU target runs on:
-/// this machine's where it fits, else Linux.
+/// What LLVM calls the machine. For a CPU target, this one's architecture and
+/// operating system where they fit, else Linux.
 llvm::Triple tripleOf(const TargetDescription &target);
 
 /// The symbol of a function's C interface.
 std::string interfaceSymbol(llvm::StringRef function);
 
-/// A relocatable object, or assembly, that exports `symbol` alone.
-llvm::Expected<std::string> generateCode(mlir::ModuleOp module,
+/// A relocatable object, or assembly, that exports `symbol` alone. `module` is
+/// a module or a gpu.module; for a GPU, assembly is PTX.
+llvm::Expected<std::string> generateCode(mlir::Operation *module,
                                          llvm::StringRef symbol,
                                          const TargetDescription &target,
                                          bool asAssembly);

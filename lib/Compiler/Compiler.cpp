@@ -12,6 +12,8 @@
 #include "Describe.h"
 #include "DiagnosticCapture.h"
 #include "Entry.h"
+#include "MappedKernel.h"
+#include "Ptxas.h"
 #include "attn/IR/Attn.h"
 #include "attn/IR/TiledForm.h"
 #include "attn/Pipelines/Pipelines.h"
@@ -26,13 +28,16 @@ using namespace attn;
 namespace {
 class Compilation {
 public:
-  /// With `forCode`, the module is cut down to one function and what it calls.
+  /// For a kernel (`isKernel`), the module is cut down to one function and what
+  /// it calls.
   static llvm::Expected<Compilation>
-  start(ModuleOp module, const CompileOptions &options, bool forCode);
+  start(ModuleOp module, const CompileOptions &options, bool isKernel);
   /// Goes on to `stage`, at most Llvm.
   llvm::Error advance(Stage stage);
-  llvm::Expected<std::string> code(bool asAssembly);
-  llvm::Expected<Artifact> artifact();
+  /// At a stage from Asm on.
+  llvm::Expected<Artifact> code(std::optional<Stage> stage);
+  /// Describes the launch, too.
+  llvm::Expected<Artifact> artifact(std::optional<Stage> stage);
 
   OwningOpRef<ModuleOp> takeModule() { return std::move(module); }
 
@@ -40,15 +45,21 @@ private:
   llvm::Error run(Stage stage);
   llvm::Error selectEntry();
   void readTarget();
+  llvm::Error readKernel();
+  llvm::Error beginAtMapped(mlir::gpu::GPUFuncOp kernel);
+  llvm::Error checkMappable();
+  bool isCuda() const { return target.family == "cuda"; }
 
   OwningOpRef<ModuleOp> module;
   CompileOptions options;
-  bool forCode = false;
+  bool isKernel = false;
   Stage reached = Stage::Input;
   std::string entryName;
   std::optional<LaunchDescription> launch;
   /// Assembly needs no launch description: kept until one is asked for.
   std::string launchProblem;
+  /// Why no GPU can have the entry as a kernel.
+  std::string gpuProblem;
   TargetDescription target;
   bool targetsDiffer = false, usesTiles = false;
 };
@@ -56,21 +67,39 @@ private:
 
 llvm::Expected<Compilation> Compilation::start(ModuleOp module,
                                                const CompileOptions &options,
-                                               bool forCode) {
+                                               bool isKernel) {
   llvm::Expected<TargetDescription> target = lookupTarget(options.target);
   if (!target)
     return target.takeError();
   Compilation c;
   c.module = cast<ModuleOp>(module->clone());
   c.options = options;
-  c.forCode = forCode;
+  c.isKernel = isKernel;
   c.target = *target;
+  if (gpu::GPUFuncOp kernel = findKernel(*c.module))
+    if (llvm::Error error = c.beginAtMapped(kernel))
+      return error;
   return c;
+}
+
+/// What --emit=mapped wrote, perhaps changed by hand.
+llvm::Error Compilation::beginAtMapped(gpu::GPUFuncOp kernel) {
+  reached = Stage::Mapped;
+  readTarget();
+  if (!isCuda())
+    return llvm::createStringError("the module holds a GPU kernel, and '" +
+                                   target.name +
+                                   "' is no GPU; give --target=h200");
+  llvm::Expected<LaunchDescription> description = describeKernel(kernel);
+  if (!description)
+    return description.takeError();
+  launch = std::move(*description);
+  return readKernel();
 }
 
 /// Short of code, a module is lowered whole unless an entry is named.
 llvm::Error Compilation::selectEntry() {
-  if (!forCode && options.entry.empty())
+  if (!isKernel && options.entry.empty())
     return requireAttention(*module);
   llvm::Expected<func::FuncOp> entry = findEntry(*module, options);
   if (!entry)
@@ -84,6 +113,7 @@ llvm::Error Compilation::selectEntry() {
   passes.addPass(createSymbolDCEPass());
   if (failed(passes.run(*module)))
     return llvm::createStringError("unused functions cannot be removed");
+  gpuProblem = toString(requireAttentionAlone(*entry));
   llvm::Expected<LaunchDescription> description = describeLaunch(*entry);
   if (description)
     launch = std::move(*description);
@@ -125,10 +155,10 @@ llvm::Error Compilation::run(Stage stage) {
     addPassesToTiled(passes);
     break;
   case Stage::Mapped:
-    addPassesToMappedCpu(passes);
+    isCuda() ? addPassesToMappedCuda(passes) : addPassesToMappedCpu(passes);
     break;
   default:
-    addPassesToLlvmCpu(passes);
+    isCuda() ? addPassesToLlvmCuda(passes) : addPassesToLlvmCpu(passes);
     break;
   }
   // --mlir-print-ir-after-all, --mlir-timing and the like. A tool that has no
@@ -142,18 +172,44 @@ llvm::Error Compilation::run(Stage stage) {
   return llvm::Error::success();
 }
 
+llvm::Error Compilation::checkMappable() {
+  if (targetsDiffer)
+    return llvm::createStringError("the ops carry different #attn.target; "
+                                   "code is for one chip, so choose one "
+                                   "function with --entry=NAME");
+  if (target.family != "cpu" && !isCuda())
+    return llvm::createStringError("target '" + target.name +
+                                   "' has no code generator yet; stages up "
+                                   "to tiled can be emitted, or choose a "
+                                   "cpu target");
+  if (isCuda() && !gpuProblem.empty())
+    return llvm::createStringError(Twine(gpuProblem));
+  return llvm::Error::success();
+}
+
+/// What the passes to stage mapped decided for the launch.
+llvm::Error Compilation::readKernel() {
+  gpu::GPUFuncOp kernel = findKernel(*module);
+  if (!kernel)
+    return llvm::createStringError("target '" + target.name +
+                                   "' has no mapping of this attention yet; "
+                                   "stages up to tiled can be emitted, or "
+                                   "choose a cpu target");
+  entryName = kernel.getName().str();
+  if (!launch)
+    return llvm::Error::success();
+  DiagnosticCapture diagnostics(module->getContext());
+  if (llvm::Error error = addLaunch(kernel, *launch))
+    return diagnostics.takeError(toString(std::move(error)));
+  return llvm::Error::success();
+}
+
 llvm::Error Compilation::advance(Stage stage) {
   while (reached < stage) {
     Stage next = static_cast<Stage>(static_cast<unsigned>(reached) + 1);
-    if (next == Stage::Mapped && targetsDiffer)
-      return llvm::createStringError("the ops carry different #attn.target; "
-                                     "code is for one chip, so choose one "
-                                     "function with --entry=NAME");
-    if (next == Stage::Mapped && target.family != "cpu")
-      return llvm::createStringError("target '" + target.name +
-                                     "' has no code generator yet; stages up "
-                                     "to tiled can be emitted, or choose a "
-                                     "cpu target");
+    if (next == Stage::Mapped)
+      if (llvm::Error error = checkMappable())
+        return error;
     if (next == Stage::Llvm)
       for (auto function : module->getOps<func::FuncOp>())
         if (function.isPublic() && !function.isDeclaration())
@@ -167,29 +223,55 @@ llvm::Error Compilation::advance(Stage stage) {
         return error;
     if (next == Stage::Configured)
       readTarget();
+    if (next == Stage::Mapped && isCuda())
+      if (llvm::Error error = readKernel())
+        return error;
   }
   return llvm::Error::success();
 }
 
-llvm::Expected<std::string> Compilation::code(bool asAssembly) {
+llvm::Expected<Artifact> Compilation::code(std::optional<Stage> wanted) {
   if (llvm::Error error = advance(Stage::Llvm))
     return error;
+  Stage stage = wanted.value_or(isCuda() ? Stage::Ptx : Stage::Obj);
+  if (isCuda() != (stage == Stage::Ptx || stage == Stage::Cubin))
+    return llvm::createStringError("target '" + target.name +
+                                   "' has no code of stage '" +
+                                   stageName(stage) + "'; emit " +
+                                   (isCuda() ? "ptx or cubin" : "asm or obj"));
+  Artifact artifact;
+  artifact.launch.format = stageName(stage).str();
+  Operation *source = *module;
+  artifact.launch.entry = interfaceSymbol(entryName);
+  if (isCuda()) {
+    source = *module->getOps<gpu::GPUModuleOp>().begin();
+    artifact.launch.entry = entryName;
+  }
   DiagnosticCapture diagnostics(module->getContext());
   llvm::Expected<std::string> code =
-      generateCode(*module, interfaceSymbol(entryName), target, asAssembly);
+      generateCode(source, artifact.launch.entry, target, stage != Stage::Obj);
   if (!code)
     return diagnostics.takeError(toString(code.takeError()));
-  return code;
+  artifact.code = std::move(*code);
+  if (stage == Stage::Cubin) {
+    llvm::Expected<AssembledCode> assembled =
+        assemblePtx(artifact.code, target.arch);
+    if (!assembled)
+      return assembled.takeError();
+    artifact.code = std::move(assembled->cubin);
+    artifact.report = std::move(assembled->report);
+  }
+  return artifact;
 }
 
-llvm::Expected<Artifact> Compilation::artifact() {
-  llvm::Expected<std::string> object = code(/*asAssembly=*/false);
-  if (!object)
-    return object.takeError();
+llvm::Expected<Artifact> Compilation::artifact(std::optional<Stage> stage) {
+  llvm::Expected<Artifact> artifact = code(stage);
+  if (!artifact)
+    return artifact;
   if (!launch)
     return llvm::createStringError(Twine(launchProblem));
-  launch->format = "obj";
-  launch->entry = interfaceSymbol(entryName);
+  launch->format = artifact->launch.format;
+  launch->entry = artifact->launch.entry;
   launch->target = target.name;
   launch->triple = tripleOf(target).str();
   launch->arch = target.arch;
@@ -199,24 +281,31 @@ llvm::Expected<Artifact> Compilation::artifact() {
   if (usesTiles && !StringRef(launch->features).contains("+amx-tile"))
     launch->features += launch->features.empty() ? "+amx-tile,+amx-bf16"
                                                  : ",+amx-tile,+amx-bf16";
-  launch->abi = "memref-descriptors";
-  return Artifact{*launch, std::move(*object)};
+  launch->abi = isCuda() ? "memref-parameters" : "memref-descriptors";
+  artifact->launch = *launch;
+  return artifact;
 }
 
 llvm::Expected<Artifact> attn::compile(ModuleOp module,
-                                       const CompileOptions &options) {
+                                       const CompileOptions &options,
+                                       std::optional<Stage> code) {
   llvm::Expected<Compilation> compilation =
-      Compilation::start(module, options, /*forCode=*/true);
+      Compilation::start(module, options, /*isKernel=*/true);
   if (!compilation)
     return compilation.takeError();
-  return compilation->artifact();
+  return compilation->artifact(code);
 }
 
 llvm::Expected<OwningOpRef<ModuleOp>>
 attn::lowerToStage(ModuleOp module, Stage stage,
                    const CompileOptions &options) {
+  llvm::Expected<TargetDescription> target = lookupTarget(options.target);
+  if (!target)
+    return target.takeError();
+  // On a GPU a mapped function is a kernel.
+  bool isKernel = stage >= Stage::Mapped && target->family == "cuda";
   llvm::Expected<Compilation> compilation =
-      Compilation::start(module, options, /*forCode=*/false);
+      Compilation::start(module, options, isKernel);
   if (!compilation)
     return compilation.takeError();
   if (llvm::Error error = compilation->advance(stage))
@@ -226,12 +315,15 @@ attn::lowerToStage(ModuleOp module, Stage stage,
 
 llvm::Expected<std::string> attn::emitStage(ModuleOp module, Stage stage,
                                             const CompileOptions &options) {
-  if (stage == Stage::Asm || stage == Stage::Obj) {
+  if (isCode(stage)) {
     llvm::Expected<Compilation> compilation =
-        Compilation::start(module, options, /*forCode=*/true);
+        Compilation::start(module, options, /*isKernel=*/true);
     if (!compilation)
       return compilation.takeError();
-    return compilation->code(stage == Stage::Asm);
+    llvm::Expected<Artifact> artifact = compilation->code(stage);
+    if (!artifact)
+      return artifact.takeError();
+    return std::move(artifact->code);
   }
   llvm::Expected<OwningOpRef<ModuleOp>> lowered =
       lowerToStage(module, stage, options);

@@ -30,6 +30,30 @@ static std::string typeText(Type type) {
   return text;
 }
 
+llvm::Error attn::describeBuffer(ShapedType type,
+                                 ArgumentDescription &argument) {
+  std::string elementName = typeText(type.getElementType());
+  std::optional<ElementType> element = parseElementType(elementName);
+  if (!element)
+    return llvm::createStringError("holds " + elementName +
+                                   "; expected f16, bf16, f32, f64, i1, i8, "
+                                   "i32 or i64");
+  argument.type = *element;
+  auto memref = dyn_cast<MemRefType>(type);
+  if (!memref || memref.getLayout().isIdentity())
+    return llvm::Error::success();
+  SmallVector<int64_t> strides;
+  int64_t offset;
+  if (failed(memref.getStridesAndOffset(strides, offset)))
+    return llvm::createStringError("has a layout without strides: " +
+                                   typeText(memref));
+  for (int64_t stride : strides)
+    argument.strides.push_back(ShapedType::isDynamic(stride) ? kAnyStride
+                                                             : stride);
+  argument.offset = ShapedType::isDynamic(offset) ? 0 : offset;
+  return llvm::Error::success();
+}
+
 namespace {
 class Describer {
 public:
@@ -170,19 +194,12 @@ llvm::Expected<ArgumentDescription> Describer::describe(Value value,
   if (!isa<RankedTensorType, MemRefType>(value.getType()))
     return refuse(name, "is " + typeText(value.getType()) +
                             "; a kernel takes ranked tensors and memrefs only");
-  std::string elementName = typeText(type.getElementType());
-  std::optional<ElementType> element = parseElementType(elementName);
-  if (!element)
-    return refuse(name, "holds " + elementName +
-                            "; expected f16, bf16, f32, f64, i1, i8, i32 or "
-                            "i64");
   ArgumentDescription argument = known.lookup(value);
   if (argument.name.empty()) {
     argument.name = uniqueName(name, argumentNames);
     // A buffer that something else than attention touches may be both.
     argument.access = isa<MemRefType>(type) ? Access::InOut : Access::In;
   }
-  argument.type = *element;
   argument.shape = shapes.lookup(value);
   if (argument.shape.empty())
     for (auto [index, size] : llvm::enumerate(type.getShape())) {
@@ -191,17 +208,8 @@ llvm::Expected<ArgumentDescription> Describer::describe(Value value,
                                    ? Dimension(uniqueName(open, sizeNames))
                                    : Dimension(size));
     }
-  auto memref = dyn_cast<MemRefType>(type);
-  if (!memref || memref.getLayout().isIdentity())
-    return argument;
-  SmallVector<int64_t> strides;
-  int64_t offset;
-  if (failed(memref.getStridesAndOffset(strides, offset)))
-    return refuse(name, "has a layout without strides: " + typeText(memref));
-  for (int64_t stride : strides)
-    argument.strides.push_back(ShapedType::isDynamic(stride) ? kAnyStride
-                                                             : stride);
-  argument.offset = ShapedType::isDynamic(offset) ? 0 : offset;
+  if (llvm::Error error = describeBuffer(type, argument))
+    return refuse(name, toString(std::move(error)));
   return argument;
 }
 

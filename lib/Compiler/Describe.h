@@ -14,6 +14,11 @@ namespace attn {
 /// for the caller to fill in.
 llvm::Expected<LaunchDescription> describeLaunch(mlir::func::FuncOp entry);
 
+/// Fills in the element type, strides and offset of a buffer of this type. An
+/// error reads as what follows "argument x of @f".
+llvm::Error describeBuffer(mlir::ShapedType type,
+                           ArgumentDescription &argument);
+
 } // namespace attn
 
 #endif // ATTN_LIB_COMPILER_DESCRIBE_H

@@ -7,7 +7,8 @@
 using namespace attn;
 
 static constexpr llvm::StringLiteral kNames[] = {
-    "input", "attn", "configured", "tiled", "mapped", "llvm", "asm", "obj"};
+    "input", "attn", "configured", "tiled", "mapped",
+    "llvm",  "asm",  "obj",        "ptx",   "cubin"};
 
 llvm::StringRef attn::stageName(Stage stage) {
   return kNames[static_cast<unsigned>(stage)];

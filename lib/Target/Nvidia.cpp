@@ -13,11 +13,15 @@
 
 using namespace attn;
 
-static TargetDescription cuda(const char *name, const char *arch) {
+/// `ptx` is the version of the language, as a feature of LLVM's: the oldest
+/// that has the chip's instructions is the one that most drivers take.
+static TargetDescription cuda(const char *name, const char *arch,
+                              const char *ptx) {
   TargetDescription t;
   t.name = name;
   t.family = "cuda";
   t.arch = arch;
+  t.features = ptx;
   t.subgroupSize = 32;
   t.registersPerUnit = 65536;
   t.registersPerThread = 255;
@@ -40,7 +44,7 @@ static void addLaneUnits(TargetDescription &t, int64_t f32Macs,
 
 /// A100 SXM, 40 GB: 108 multiprocessors, 312 TFLOP/s at 1410 MHz.
 static TargetDescription sm80() {
-  TargetDescription t = cuda("sm_80", "sm_80");
+  TargetDescription t = cuda("sm_80", "sm_80", "+ptx80");
   t.capabilities = {"mma", "ldmatrix", "cp.async"};
   addTensorUnit(t, "mma", 16, 8, 1024);
   addLaneUnits(t, 64, 32);
@@ -58,7 +62,7 @@ static TargetDescription sm80() {
 /// H100 SXM: 132 multiprocessors, 989 TFLOP/s at 1830 MHz. mma.sync reaches
 /// about half of what wgmma does.
 static TargetDescription sm90a() {
-  TargetDescription t = cuda("sm_90a", "sm_90a");
+  TargetDescription t = cuda("sm_90a", "sm_90a", "+ptx86");
   t.capabilities = {"wgmma", "tma",      "setmaxnreg", "stmatrix",
                     "mma",   "ldmatrix", "cp.async"};
   addTensorUnit(t, "wgmma", 64, 256, 2048);
@@ -90,7 +94,7 @@ static TargetDescription h200() {
 /// B200: 148 multiprocessors, 2.25 PFLOP/s dense bf16. Tensor memory: PTX ISA,
 /// section "Tensor Memory", 128 lanes x 512 columns of 4 bytes.
 static TargetDescription sm100a() {
-  TargetDescription t = cuda("sm_100a", "sm_100a");
+  TargetDescription t = cuda("sm_100a", "sm_100a", "+ptx88");
   t.capabilities = {"tcgen05", "tma",      "setmaxnreg", "stmatrix",
                     "mma",     "ldmatrix", "cp.async"};
   addTensorUnit(t, "tcgen05", 128, 256, 4096);

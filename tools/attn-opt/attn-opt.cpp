@@ -25,7 +25,8 @@ static cl::opt<std::string> target("target", cl::desc("Chip to compile for"),
 static cl::opt<std::string>
     emit("emit",
          cl::desc("Run the road to this stage: input, attn, "
-                  "configured, tiled, mapped, llvm, asm or obj"),
+                  "configured, tiled, mapped, llvm, then asm or obj, or on "
+                  "an NVIDIA GPU ptx or cubin"),
          cl::value_desc("stage"), cl::cat(category));
 static cl::opt<std::string> entry("entry", cl::desc("Function to compile"),
                                   cl::value_desc("name"), cl::cat(category));
@@ -69,8 +70,9 @@ static llvm::Error runRoad(llvm::StringRef input, llvm::StringRef output,
   }
   if (emit.empty())
     return llvm::Error::success();
-  if (stage == Stage::Obj && output != "-") {
-    llvm::Expected<Artifact> artifact = compile(**module, options);
+  bool isRunnable = isCode(stage) && stage != Stage::Asm;
+  if (isRunnable && output != "-") {
+    llvm::Expected<Artifact> artifact = compile(**module, options, stage);
     return artifact ? artifact->save(output) : artifact.takeError();
   }
   llvm::Expected<std::string> text = emitStage(**module, stage, options);

@@ -52,11 +52,22 @@ struct ArgumentDescription {
   std::vector<std::string> values;
 };
 
+/// A CUtensorMap that the kernel takes by value. It is encoded from an
+/// argument's address, sizes and strides, and from what is here.
+struct TensorMapDescription {
+  /// Its number among the arguments.
+  int64_t argument = 0;
+  /// Elements of the box in each dimension, in the argument's order.
+  std::vector<int64_t> box;
+  /// Width of the swizzle pattern in bytes: 0, 32, 64, 128.
+  int64_t swizzle = 0;
+};
+
 struct LaunchDescription {
   /// Readers refuse other versions.
   static constexpr int64_t kVersion = 1;
 
-  /// What the code is: "obj", "ptx", "spv".
+  /// What the code is: "obj", "ptx", "cubin".
   std::string format;
   /// The user's name of the kernel, and the symbol in the code.
   std::string name, entry;
@@ -65,8 +76,11 @@ struct LaunchDescription {
   /// How arguments are passed. "memref-descriptors": each is a pointer to
   /// {void *allocated, *aligned; int64 offset, sizes[rank], strides[rank]},
   /// outputs are arguments like the others, nothing is returned.
+  /// "memref-parameters": the fields of those structures are the parameters of
+  /// a GPU kernel, one by one, and the tensor maps follow.
   std::string abi;
   std::vector<ArgumentDescription> arguments;
+  std::vector<TensorMapDescription> tensorMaps;
   /// Size expressions. Blocks of a launch and threads of a block (GPU).
   std::array<std::string, 3> grid = {"1", "1", "1"};
   std::array<std::string, 3> workgroup = {"1", "1", "1"};

@@ -36,9 +36,14 @@ parseModule(llvm::StringRef path, mlir::MLIRContext &context);
 llvm::Expected<mlir::func::FuncOp> findEntry(mlir::ModuleOp module,
                                              const CompileOptions &options);
 
-/// Code for the entry, and how to launch it. `module` is not changed.
+/// Code for the entry, and how to launch it. `code` is one of the stages from
+/// Asm on; without it, what the runtime takes: Obj, or Ptx on an NVIDIA GPU.
+/// `module` is not changed.
+///
+/// A module that holds a kernel of stage mapped for a GPU goes on from there.
 llvm::Expected<Artifact> compile(mlir::ModuleOp module,
-                                 const CompileOptions &options);
+                                 const CompileOptions &options,
+                                 std::optional<Stage> code = std::nullopt);
 
 /// The module at `stage` as text, or as code from Asm on. `module` is not
 /// changed.

@@ -9,7 +9,21 @@
 namespace attn {
 
 /// What the IR is, in the order that it goes through; a word of --emit each.
-enum class Stage { Input, Attn, Configured, Tiled, Mapped, Llvm, Asm, Obj };
+/// Code of a CPU is Asm or Obj, of an NVIDIA GPU Ptx or Cubin.
+enum class Stage {
+  Input,
+  Attn,
+  Configured,
+  Tiled,
+  Mapped,
+  Llvm,
+  Asm,
+  Obj,
+  Ptx,
+  Cubin
+};
+
+inline bool isCode(Stage stage) { return stage > Stage::Llvm; }
 
 llvm::StringRef stageName(Stage stage);
 /// The error names all stages.

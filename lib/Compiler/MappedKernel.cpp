@@ -1,0 +1,112 @@
+//===- MappedKernel.cpp - The launch of a mapped GPU kernel ---------------===//
+
+#include "MappedKernel.h"
+#include "Describe.h"
+#include "attn/IR/Attn.h"
+#include "attn/IR/MappedKernel.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir;
+using namespace attn;
+
+gpu::GPUFuncOp attn::findKernel(ModuleOp module) {
+  gpu::GPUFuncOp kernel;
+  for (auto kernels : module.getOps<gpu::GPUModuleOp>())
+    for (auto function : kernels.getOps<gpu::GPUFuncOp>())
+      if (function->hasAttr(kLaunchAttrName))
+        kernel = function;
+  return kernel;
+}
+
+static std::string sizeName(size_t argument, size_t dimension) {
+  return "arg" + llvm::utostr(argument) + "_dim" + llvm::utostr(dimension);
+}
+
+llvm::Expected<LaunchDescription> attn::describeKernel(gpu::GPUFuncOp kernel) {
+  LaunchDescription launch;
+  launch.name = kernel.getName().str();
+  for (auto [index, type] : llvm::enumerate(kernel.getArgumentTypes())) {
+    auto memref = dyn_cast<MemRefType>(type);
+    if (!memref)
+      break;
+    ArgumentDescription argument;
+    argument.name = "arg" + llvm::utostr(index);
+    argument.access = Access::InOut;
+    for (auto [dimension, size] : llvm::enumerate(memref.getShape()))
+      argument.shape.push_back(ShapedType::isDynamic(size)
+                                   ? Dimension(sizeName(index, dimension))
+                                   : Dimension(size));
+    if (llvm::Error error = describeBuffer(memref, argument))
+      return llvm::createStringError(argument.name + " of @" + launch.name +
+                                     " " + toString(std::move(error)));
+    launch.arguments.push_back(std::move(argument));
+  }
+  return launch;
+}
+
+/// The grid speaks of arg<i>_dim<k>, a description of the sizes' own names.
+static std::string renameSizes(StringRef grid,
+                               const LaunchDescription &launch) {
+  std::string renamed;
+  auto isWord = [](char c) { return llvm::isAlnum(c) || c == '_'; };
+  while (!grid.empty()) {
+    StringRef word = grid.take_while(isWord);
+    if (word.empty()) {
+      renamed += grid.front();
+      grid = grid.drop_front();
+      continue;
+    }
+    grid = grid.drop_front(word.size());
+    std::string name = word.str();
+    for (auto [i, argument] : llvm::enumerate(launch.arguments))
+      for (auto [k, size] : llvm::enumerate(argument.shape))
+        if (word == sizeName(i, k))
+          name = size.isDynamic() ? size.name : llvm::itostr(size.size);
+    renamed += name;
+  }
+  return renamed;
+}
+
+llvm::Error attn::addLaunch(gpu::GPUFuncOp kernel, LaunchDescription &launch) {
+  FailureOr<KernelLaunch> mapped = getKernelLaunch(kernel);
+  if (failed(mapped))
+    return llvm::createStringError("attn.launch is malformed");
+  size_t arguments = kernel.getNumArguments() - mapped->tensorMaps.size();
+  if (arguments != launch.arguments.size())
+    return llvm::createStringError(
+        "kernel @" + kernel.getName() + " has " + Twine(arguments) +
+        " arguments before its tensor maps, its function " +
+        Twine(launch.arguments.size()));
+  launch.grid[0] = renameSizes(mapped->grid, launch);
+  launch.workgroup[0] = llvm::itostr(mapped->workgroup);
+  launch.sharedMemoryBytes = llvm::itostr(mapped->sharedMemory);
+  for (const KernelTensorMap &map : mapped->tensorMaps) {
+    if (map.argument >= int64_t(arguments) ||
+        map.box.size() != launch.arguments[map.argument].shape.size())
+      return llvm::createStringError("a tensor map of kernel @" +
+                                     kernel.getName() +
+                                     " has no argument of its rank");
+    launch.tensorMaps.push_back(
+        {map.argument, {map.box.begin(), map.box.end()}, map.swizzle});
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error attn::requireAttentionAlone(func::FuncOp entry) {
+  bool isFirst = true;
+  for (Operation &op : entry.getOps()) {
+    if (isa<AttentionOp>(op) && std::exchange(isFirst, false))
+      continue;
+    if (isa<func::ReturnOp, tensor::CastOp, tensor::EmptyOp, memref::CastOp>(
+            op) ||
+        op.hasTrait<OpTrait::ConstantLike>())
+      continue;
+    return llvm::createStringError(
+        "a GPU kernel is one attention, and @" + entry.getName() + " has '" +
+        op.getName().getStringRef() +
+        "' beside it; move that to a function of its own");
+  }
+  return llvm::Error::success();
+}

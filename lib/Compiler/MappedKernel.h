@@ -1,0 +1,29 @@
+//===- MappedKernel.h - The launch of a mapped GPU kernel -------*- C++ -*-===//
+
+#ifndef ATTN_LIB_COMPILER_MAPPEDKERNEL_H
+#define ATTN_LIB_COMPILER_MAPPEDKERNEL_H
+
+#include "attn/Artifact/LaunchDescription.h"
+#include "attn/IR/TargetDescription.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+
+namespace attn {
+
+/// The kernel of a module at stage mapped or later, or null.
+mlir::gpu::GPUFuncOp findKernel(mlir::ModuleOp module);
+
+/// Arguments called arg0, arg1 and so on and their open sizes arg0_dim1, for a
+/// module that is given at stage mapped.
+llvm::Expected<LaunchDescription> describeKernel(mlir::gpu::GPUFuncOp kernel);
+
+/// Adds what attn.launch says to the description of the arguments.
+llvm::Error addLaunch(mlir::gpu::GPUFuncOp kernel, LaunchDescription &launch);
+
+/// An error when `entry`, at stage attn, holds more than one attention: a GPU
+/// kernel is one.
+llvm::Error requireAttentionAlone(mlir::func::FuncOp entry);
+
+} // namespace attn
+
+#endif // ATTN_LIB_COMPILER_MAPPEDKERNEL_H
