@@ -2,6 +2,7 @@
 
 #include "attn/Runtime/Kernel.h"
 #include "attn/Runtime/Cpu/CpuKernel.h"
+#include "attn/Runtime/Cuda/CudaKernel.h"
 #include "llvm/ADT/STLExtras.h"
 #include <chrono>
 
@@ -12,8 +13,10 @@ Expected<std::unique_ptr<Kernel>> attn::loadKernel(const Artifact &artifact) {
   StringRef format = artifact.launch.format;
   if (format == "obj")
     return loadCpuKernel(artifact);
+  if (format == "ptx" || format == "cubin")
+    return loadCudaKernel(artifact);
   return createStringError("cannot run code of format '" + format +
-                           "'; expected obj");
+                           "'; expected obj, ptx or cubin");
 }
 
 Error Kernel::checkArguments(ArrayRef<HostTensor> arguments) const {
@@ -44,17 +47,32 @@ Timing attn::summarize(std::vector<double> seconds) {
   return {median, seconds.front(), int64_t(seconds.size())};
 }
 
+using Clock = std::chrono::steady_clock;
+
+static double since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
 Expected<Timing> attn::timeRepeated(function_ref<Error()> run, int64_t runs) {
-  using Clock = std::chrono::steady_clock;
-  constexpr int64_t kFewest = 5, kMost = 10000;
+  constexpr int64_t kFewest = 5;
+  return repeatTimed(
+      [&]() -> Expected<double> {
+        Clock::time_point begin = Clock::now();
+        if (Error error = run())
+          return error;
+        return since(begin);
+      },
+      runs, kFewest);
+}
+
+Expected<Timing> attn::repeatTimed(function_ref<Expected<double>()> run,
+                                   int64_t runs, int64_t fewest) {
+  constexpr int64_t kMost = 10000;
   constexpr double kSeconds = 1.0, kWarmUpSeconds = 0.1;
-  auto since = [](Clock::time_point start) {
-    return std::chrono::duration<double>(Clock::now() - start).count();
-  };
   Clock::time_point start = Clock::now();
   do {
-    if (Error error = run())
-      return error;
+    if (Expected<double> ignored = run(); !ignored)
+      return ignored.takeError();
   } while (since(start) < kWarmUpSeconds);
 
   std::vector<double> seconds;
@@ -63,13 +81,13 @@ Expected<Timing> attn::timeRepeated(function_ref<Error()> run, int64_t runs) {
     int64_t done = seconds.size();
     if (runs > 0)
       return done >= runs;
-    return done >= kMost || (done >= kFewest && since(start) >= kSeconds);
+    return done >= kMost || (done >= fewest && since(start) >= kSeconds);
   };
   while (!isEnough()) {
-    Clock::time_point begin = Clock::now();
-    if (Error error = run())
-      return error;
-    seconds.push_back(since(begin));
+    Expected<double> taken = run();
+    if (!taken)
+      return taken.takeError();
+    seconds.push_back(*taken);
   }
   return summarize(std::move(seconds));
 }

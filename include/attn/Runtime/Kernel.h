@@ -55,6 +55,12 @@ Timing summarize(std::vector<double> seconds);
 llvm::Expected<Timing> timeRepeated(llvm::function_ref<llvm::Error()> run,
                                     int64_t runs);
 
+/// The same where `run` itself says how many seconds it took. Without a number
+/// of runs, at least `fewest`.
+llvm::Expected<Timing>
+repeatTimed(llvm::function_ref<llvm::Expected<double>()> run, int64_t runs,
+            int64_t fewest);
+
 } // namespace attn
 
 #endif // ATTN_RUNTIME_KERNEL_H

@@ -6,12 +6,11 @@
 //===----------------------------------------------------------------------===//
 
 #include "attn/Runtime/Cpu/CpuKernel.h"
+#include "../StridedBuffer.h"
 #include "OpenMPRuntime.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
-#include "llvm/Support/MathExtras.h"
 #include "llvm/Support/TargetSelect.h"
-#include <cstring>
 #include <utility>
 
 using namespace llvm;
@@ -49,107 +48,13 @@ static Caller callerOf(size_t count, std::index_sequence<kCount...>) {
 // Descriptors
 //===----------------------------------------------------------------------===//
 
-namespace {
-/// A memref over a tensor. Strides that are not those of the tensor get a copy
-/// of it, which `copyBack` writes back.
-class Descriptor {
-public:
-  static Expected<Descriptor> create(const ArgumentDescription &description,
-                                     HostTensor &tensor);
-  void *words() { return storage.data(); }
-  void copyBack();
-
-private:
-  void copyElements(bool toCopy);
-
-  HostTensor *tensor = nullptr;
-  HostTensor copy;
-  SmallVector<int64_t> strides;
-  int64_t offset = 0;
-  /// allocated, aligned, offset, sizes, strides.
-  SmallVector<int64_t> storage;
-};
-} // namespace
-
-/// Row-major strides; those that the description fixes are kept. `span` is
-/// the number of elements from the first to behind the last.
-static SmallVector<int64_t> chooseStrides(const ArgumentDescription &argument,
-                                          ArrayRef<int64_t> shape,
-                                          int64_t &span, bool &overflow) {
-  SmallVector<int64_t> strides(shape.size());
-  span = 1;
-  overflow = false;
-  for (size_t d = shape.size(); d-- > 0;) {
-    bool isFixed =
-        !argument.strides.empty() && argument.strides[d] != kAnyStride;
-    strides[d] = isFixed ? argument.strides[d] : span;
-    int64_t reach;
-    overflow |=
-        MulOverflow(std::max<int64_t>(shape[d] - 1, 0), strides[d], reach) ||
-        AddOverflow(span, reach, span);
-  }
-  return strides;
-}
-
-/// Strides of dimensions of one element do not matter.
-static bool isRowMajor(ArrayRef<int64_t> shape, ArrayRef<int64_t> strides) {
-  int64_t expected = 1;
-  for (auto [size, stride] : zip(reverse(shape), reverse(strides))) {
-    if (size > 1 && stride != expected)
-      return false;
-    expected *= size;
-  }
-  return true;
-}
-
-Expected<Descriptor> Descriptor::create(const ArgumentDescription &description,
-                                        HostTensor &tensor) {
-  Descriptor d;
-  d.tensor = &tensor;
-  d.offset = description.offset;
-  int64_t span;
-  bool overflow;
-  d.strides = chooseStrides(description, tensor.shape(), span, overflow);
-  char *base = tensor.data();
-  if (!isRowMajor(tensor.shape(), d.strides) || d.offset) {
-    if (overflow || AddOverflow(span, d.offset, span))
-      return createStringError("argument '" + description.name +
-                               "': the strides reach beyond 64 bits");
-    Expected<HostTensor> copy = HostTensor::create(tensor.type(), {span});
-    if (!copy)
-      return copy.takeError();
-    d.copy = std::move(*copy);
-    base = d.copy.data();
-    d.copyElements(/*toCopy=*/true);
-  }
-  int64_t address = reinterpret_cast<intptr_t>(base);
-  d.storage = {address, address, d.offset};
-  append_range(d.storage, tensor.shape());
-  append_range(d.storage, d.strides);
-  return d;
-}
-
-void Descriptor::copyElements(bool toCopy) {
-  ArrayRef<int64_t> shape = tensor->shape();
-  int64_t width = elementBytes(tensor->type()), position = offset;
-  SmallVector<int64_t> index(shape.size(), 0);
-  for (int64_t i = 0; i < tensor->size(); ++i) {
-    char *inTensor = tensor->data() + i * width;
-    char *inCopy = copy.data() + position * width;
-    std::memcpy(toCopy ? inCopy : inTensor, toCopy ? inTensor : inCopy, width);
-    for (size_t d = shape.size(); d-- > 0;) {
-      position += strides[d];
-      if (++index[d] < shape[d])
-        break;
-      position -= strides[d] * shape[d];
-      index[d] = 0;
-    }
-  }
-}
-
-void Descriptor::copyBack() {
-  if (copy.data())
-    copyElements(/*toCopy=*/false);
+/// allocated, aligned, offset, sizes, strides.
+static SmallVector<int64_t> describe(StridedBuffer &buffer) {
+  int64_t address = reinterpret_cast<intptr_t>(buffer.data());
+  SmallVector<int64_t> words = {address, address, buffer.offset()};
+  append_range(words, buffer.shape());
+  append_range(words, buffer.strides());
+  return words;
 }
 
 //===----------------------------------------------------------------------===//
@@ -195,22 +100,24 @@ private:
                         function_ref<Error(void **)> action) {
     if (Error error = checkArguments(arguments))
       return error;
-    std::vector<Descriptor> descriptors;
+    std::vector<StridedBuffer> buffers;
+    std::vector<SmallVector<int64_t>> descriptors;
     for (auto [description, tensor] : zip(description().arguments, arguments)) {
-      Expected<Descriptor> descriptor = Descriptor::create(description, tensor);
-      if (!descriptor)
-        return descriptor.takeError();
-      descriptors.push_back(std::move(*descriptor));
+      Expected<StridedBuffer> buffer =
+          StridedBuffer::create(description, tensor);
+      if (!buffer)
+        return buffer.takeError();
+      descriptors.push_back(describe(*buffer));
+      buffers.push_back(std::move(*buffer));
     }
     std::vector<void *> pointers;
-    for (Descriptor &descriptor : descriptors)
-      pointers.push_back(descriptor.words());
+    for (SmallVector<int64_t> &descriptor : descriptors)
+      pointers.push_back(descriptor.data());
     if (Error error = action(pointers.data()))
       return error;
-    for (auto [description, descriptor] :
-         zip(description().arguments, descriptors))
+    for (auto [description, buffer] : zip(description().arguments, buffers))
       if (description.access != Access::In)
-        descriptor.copyBack();
+        buffer.copyBack();
     return Error::success();
   }
 

@@ -20,7 +20,7 @@ LaunchDescription sample() {
   d.triple = "nvptx64-nvidia-cuda";
   d.arch = "sm_90a";
   d.features = "+ptx80";
-  d.abi = "pointers";
+  d.abi = "memref-parameters";
   ArgumentDescription query;
   query.name = "query";
   query.type = ElementType::bf16;
@@ -37,6 +37,7 @@ LaunchDescription sample() {
   output.shape = query.shape;
   output.access = Access::Out;
   d.arguments = {query, lengths, output};
+  d.tensorMaps = {{0, {1, 1, 128, 64}, 128}};
   d.grid = {"ceildiv(Sq, 64)", "Hq", "1"};
   d.workgroup = {"128", "1", "1"};
   d.sharedMemoryBytes = "49152";
@@ -67,6 +68,10 @@ TEST(LaunchDescription, SurvivesTheRoundTrip) {
   EXPECT_EQ(read->arguments[0].strides, sample().arguments[0].strides);
   EXPECT_EQ(read->arguments[0].offset, 16);
   EXPECT_EQ(read->arguments[2].access, Access::Out);
+  ASSERT_EQ(read->tensorMaps.size(), 1u);
+  EXPECT_EQ(read->tensorMaps[0].argument, 0);
+  EXPECT_EQ(read->tensorMaps[0].box, (std::vector<int64_t>{1, 1, 128, 64}));
+  EXPECT_EQ(read->tensorMaps[0].swizzle, 128);
 }
 
 TEST(LaunchDescription, EveryTruncationIsAnError) {
@@ -102,6 +107,11 @@ TEST(LaunchDescription, NamesWhatIsWrong) {
   EXPECT_EQ(errorOf(sampleWith("\"49152\"", "49152")),
             "launch description 'x.json' expected 'shared_memory_bytes' to be "
             "a string, got 49152");
+  EXPECT_EQ(errorOf(sampleWith("\"argument\": 0", "\"argument\": 3")),
+            "launch description 'x.json' tensor map 0 names argument 3 of 3");
+  EXPECT_EQ(errorOf(sampleWith("\"argument\": 0", "\"argument\": 1")),
+            "launch description 'x.json' tensor map 0 has a box of 4 sizes, "
+            "but its argument has 1");
 }
 
 TEST(LaunchDescription, BindsShapesToNames) {
