@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""Compiles what bench_cuda.py runs, into a folder to take to the machine with the GPU.
+
+    test/bench/compile_cuda.py kernels --build build
+
+One kernel a head dimension, mask and element type serves all lengths. The folder holds
+artifacts and nothing else that the benchmark needs but its two Python files; it stays
+below 8 MiB.
+"""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+
+HIDDEN = 2048  # heads times head dimension, in every case
+LARGEST = 8 << 20
+
+
+def module(element, dim, causal, clauses=""):
+    tensor = f"tensor<?x{HIDDEN // dim}x?x{dim}x{element}>"
+    mask = "causal " if causal else ""
+    return (
+        f"func.func @attention(%q: {tensor}, %k: {tensor}, %v: {tensor}) -> {tensor} {{\n"
+        f"  %o = attn.attention %q, %k, %v {mask}{clauses} : {tensor}, {tensor}, {tensor} -> {tensor}\n"
+        f"  return %o : {tensor}\n}}\n"
+    )
+
+
+def compile_one(args, element, dim, causal):
+    name = f"{element}-d{dim}-{'causal' if causal else 'full'}.{args.format}"
+    command = [
+        args.build / "bin" / "attn-opt", "-", f"--target={args.target}", f"--emit={args.format}",
+        "-o", args.folder / name,
+    ]
+    text = module(element, dim, causal, args.clauses)
+    done = subprocess.run(command, input=text, text=True, capture_output=True)
+    if done.returncode:
+        return f"{name}: {done.stderr.strip()}"
+    log = args.folder / f"{name}.log"
+    if log.exists():
+        lines = log.read_text().splitlines()
+        worrying = [line for line in lines if "C75" in line or ("spill" in line and "0 bytes spill stores" not in line)]
+        if worrying:
+            return f"{name}: {worrying[0].strip()}"
+    return None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build"))
+    parser.add_argument("--target", default="h200")
+    parser.add_argument("--format", default="cubin", choices=["cubin", "ptx"], help="ptx needs no ptxas")
+    parser.add_argument("--elements", default="bf16", help="of bf16 and f16, with commas")
+    parser.add_argument("--dims", default="64,128,256")
+    parser.add_argument("--clauses", default="", help="of the op, such as 'scale(0.1)'")
+    args = parser.parse_args()
+    args.folder.mkdir(parents=True, exist_ok=True)
+    problems = []
+    for element in args.elements.split(","):
+        for dim in map(int, args.dims.split(",")):
+            problems += [p for causal in (False, True) if (p := compile_one(args, element, dim, causal))]
+    commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True).stdout.strip()
+    manifest = {"commit": commit, "target": args.target, "format": args.format, "problems": problems}
+    (args.folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
+    size = sum(f.stat().st_size for f in args.folder.iterdir())
+    print(f"{args.folder}: {size / 1024:.0f} KiB at {commit}")
+    if size > LARGEST:
+        problems.append(f"{size} bytes are more than {LARGEST}; compile fewer, or to cubins")
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
