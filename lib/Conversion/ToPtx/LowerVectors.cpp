@@ -50,7 +50,11 @@ struct LowerVectors : attn::impl::LowerVectorsBase<LowerVectors> {
     populateVectorToElementsUnrollPatterns(patterns);
     populateVectorBitCastLoweringPatterns(patterns);
     populateVectorTransferLoweringPatterns(patterns, /*maxTransferRank=*/1);
-    (void)applyPatternsGreedily(getOperation(), std::move(patterns));
+    // Blocks stay apart: those that differ in operands alone may still be the
+    // work of different warps.
+    GreedyRewriteConfig config;
+    config.setRegionSimplificationLevel(GreedySimplifyRegionLevel::Disabled);
+    (void)applyPatternsGreedily(getOperation(), std::move(patterns), config);
   }
 };
 } // namespace
