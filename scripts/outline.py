@@ -42,10 +42,13 @@ PHRASES = {
         else "s   = -inf where a key is hidden"
     ),
     "row_max": lambda line: "m'  = max(m, row maximum of s)",
-    "probabilities": lambda line: f"p   = exp2(c s - c m')  <{last_vector(line)}>",
-    "correction": lambda line: "a   = exp2(c m - c m')",
-    "row_sum": lambda line: "l   = a l + row sum of p",
-    "accumulator": lambda line: f"acc = a acc + p · (read value)  <{last_vector(line)}>",
+    "probabilities": lambda line: f"p   = exp2(c s - c m)  <{last_vector(line)}>",
+    "rescale": lambda line: "if any row needs another reference",
+    "correction": lambda line: (
+        "a   = exp2(c m - c m');  m, l, acc = m', a l, a acc"
+    ),
+    "row_sum": lambda line: "l   = l + row sum of p",
+    "accumulator": lambda line: f"acc = acc + p · (read value)  <{last_vector(line)}>",
     "output": lambda line: "write acc / l",
     "lse": lambda line: "write (c m + log2 l) ln 2",
 }

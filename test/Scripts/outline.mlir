@@ -9,10 +9,10 @@
 // CHECK-NEXT: {{^}}    s   = q · transposed(read key)  <16x32xf32>
 // CHECK-NEXT: {{^}}    s   = -inf where a key is hidden, in blocks on an edge only
 // CHECK-NEXT: {{^}}    m'  = max(m, row maximum of s)
-// CHECK-NEXT: {{^}}    p   = exp2(c s - c m')  <16x32xf32>
-// CHECK-NEXT: {{^}}    a   = exp2(c m - c m')
-// CHECK-NEXT: {{^}}    l   = a l + row sum of p
-// CHECK-NEXT: {{^}}    acc = a acc + p · (read value)  <16x8xf32>
+// CHECK-NEXT: {{^}}    a   = exp2(c m - c m');  m, l, acc = m', a l, a acc
+// CHECK-NEXT: {{^}}    p   = exp2(c s - c m)  <16x32xf32>
+// CHECK-NEXT: {{^}}    l   = l + row sum of p
+// CHECK-NEXT: {{^}}    acc = acc + p · (read value)  <16x8xf32>
 // CHECK-NEXT: {{^}}  write acc / l
 // CHECK-NEXT: {{^}}  write (c m + log2 l) ln 2
 func.func @attention(%q: memref<1x12x141x32xf32>, %v: memref<1x12x141x8xf32>, %o: memref<1x12x141x8xf32>, %l: memref<1x12x141xf32>) {

@@ -28,8 +28,9 @@ struct CheckedCase {
                                             int64_t mostWork = 200'000'000);
 
   /// Says in one line what is wrong with the results, or nothing. `lse` is
-  /// read when the problem has one.
-  std::string compare(const Array &output, const Array &lse) const;
+  /// read when the problem has one. `slack` multiplies the bounds.
+  std::string compare(const Array &output, const Array &lse,
+                      double slack = 1) const;
 
 private:
   llvm::Error findVisible(mlir::MLIRContext &context, int64_t mostWork);

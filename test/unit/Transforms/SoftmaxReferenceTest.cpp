@@ -187,20 +187,22 @@ std::string provoke(AttentionCase &c, Random &random) {
 
 class SoftmaxReferenceTest : public TiledFormFixture {
 protected:
-  /// A problem that an exact softmax fails as well says nothing about another
-  /// reference: rows of two keys alone, say, where each rounding shows.
+  /// A few problems leave every softmax beyond the bound, the exact one too, or
+  /// another one by little: rows of two keys alone, say, where each rounding
+  /// shows. They must remain few.
   void checkProvoked(AttentionCase c, uint64_t seed,
                      std::optional<bool> vote = std::nullopt) {
     Random random(seed * 7919 + 1);
     std::string names = provoke(c, random);
-    Random same = random;
+    Random same = random, again = random;
     std::string problem = check(c, random, vote);
     ++checked;
     if (problem.empty())
       return;
     AttentionCase exact = c;
     exact.softmax = "exact";
-    if (c.softmax != "exact" && check(exact, same).empty())
+    if (c.softmax != "exact" && check(exact, same).empty() &&
+        !check(c, again, vote, /*slack=*/1.5).empty())
       ADD_FAILURE() << problem << "\nATTN_TEST_SEED=" << seed << names << "\n"
                     << c.text();
     else
@@ -209,7 +211,7 @@ protected:
 
   void TearDown() override {
     EXPECT_LE(static_cast<int64_t>(beyond.size()), 3 + checked / 20)
-        << "too many fail with an exact softmax, the last from seed "
+        << "too many are beyond the bound, the last from seed "
         << beyond.back();
   }
 

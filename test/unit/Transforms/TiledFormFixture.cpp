@@ -89,7 +89,7 @@ bool TiledFormFixture::plan(AttentionCase &c, const TargetDescription &target) {
 
 std::string TiledFormFixture::check(AttentionCase drawn,
                                     std::mt19937_64 &random,
-                                    std::optional<bool> vote) {
+                                    std::optional<bool> vote, double slack) {
   llvm::Expected<CheckedCase> checked =
       CheckedCase::create(std::move(drawn), context, random);
   if (!checked)
@@ -137,5 +137,5 @@ std::string TiledFormFixture::check(AttentionCase drawn,
       return "a gap of a destination was written";
   }
   return checked->compare(arguments[firstOut].toArray(),
-                          arguments.back().toArray());
+                          arguments.back().toArray(), slack);
 }

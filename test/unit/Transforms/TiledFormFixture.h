@@ -26,9 +26,10 @@ protected:
   TiledFormFixture();
 
   /// Runs one problem and says in one line what is wrong with it, or nothing.
-  /// `vote`, where it is given, stands in for every vote of the tiled form.
+  /// `vote`, where it is given, stands in for every vote of the tiled form;
+  /// `slack` multiplies the error bounds.
   std::string check(AttentionCase c, std::mt19937_64 &random,
-                    std::optional<bool> vote = std::nullopt);
+                    std::optional<bool> vote = std::nullopt, double slack = 1);
 
   /// Gives the problem the planner's tiling for the target, if it has one: a
   /// chip may lack the element type, or memory for a tile.
