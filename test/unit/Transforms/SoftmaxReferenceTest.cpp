@@ -209,6 +209,12 @@ protected:
       beyond.push_back(seed);
   }
 
+  void checkMany(int count, std::optional<bool> vote = std::nullopt) {
+    uint64_t seed = firstSeed();
+    for (int n = 0; n < count && !HasFailure(); ++n, ++seed)
+      checkProvoked(CaseGenerator(seed).next(), seed, vote);
+  }
+
   void TearDown() override {
     EXPECT_LE(static_cast<int64_t>(beyond.size()), 3 + checked / 20)
         << "too many are beyond the bound, the last from seed "
@@ -219,14 +225,9 @@ protected:
   std::vector<uint64_t> beyond;
 };
 
-TEST_F(SoftmaxReferenceTest, SmallTiles) {
-  uint64_t seed = firstSeed();
-  for (int n = 0, count = problemCount(300); n < count; ++n, ++seed) {
-    checkProvoked(CaseGenerator(seed).next(), seed);
-    if (HasFailure())
-      return;
-  }
-}
+TEST_F(SoftmaxReferenceTest, SmallTiles) { checkMany(problemCount(300)); }
+
+TEST_F(SoftmaxReferenceTest, LongSmallTiles) { checkMany(problemCount(4000)); }
 
 /// Keys and rows enough for several blocks of every planned size.
 CaseRange longRange() {
@@ -266,12 +267,7 @@ TEST_F(SoftmaxReferenceTest, TilesOfEveryGpu) {
 /// More rescaling than the vote asks for changes no result: a back end may
 /// vote more cautiously, or take the first block apart.
 TEST_F(SoftmaxReferenceTest, RescalingIsAlwaysRight) {
-  uint64_t seed = firstSeed();
-  for (int n = 0, count = problemCount(100); n < count; ++n, ++seed) {
-    checkProvoked(CaseGenerator(seed).next(), seed, /*vote=*/true);
-    if (HasFailure())
-      return;
-  }
+  checkMany(problemCount(100), /*vote=*/true);
 }
 
 /// These tests would notice a vote that is lost.
