@@ -65,8 +65,7 @@ FailureOr<Fragment> AccumulatorLayout::tile(Value value, int64_t columns) {
 FailureOr<RowPair> AccumulatorLayout::rows(Value value) {
   RowPair result;
   for (half = 0; half < 2; ++half) {
-    FailureOr<Value> element =
-        slicer.rowElement(value, {row[half], column, 1});
+    FailureOr<Value> element = slicer.rowElement(value, {row[half], column, 1});
     if (failed(element))
       return failure();
     result[half] = *element;
@@ -94,9 +93,9 @@ template <typename OpTy>
 RowPair AccumulatorLayout::reduceOverLanes(RowPair rows) {
   for (Value &value : rows)
     for (int64_t distance : {1, 2}) {
-      Value other = NVVM::ShflOp::create(
-          e.b, e.loc, value.getType(), e.i32(-1), value, e.i32(distance),
-          e.i32(31), NVVM::ShflKind::bfly, UnitAttr());
+      Value other = NVVM::ShflOp::create(e.b, e.loc, value.getType(), e.i32(-1),
+                                         value, e.i32(distance), e.i32(31),
+                                         NVVM::ShflKind::bfly, UnitAttr());
       value = OpTy::create(e.b, e.loc, value, other);
     }
   return rows;

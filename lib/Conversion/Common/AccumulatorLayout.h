@@ -56,11 +56,10 @@ public:
   /// This thread's part of a tile of `columns` columns.
   mlir::FailureOr<Fragment> tile(mlir::Value value, int64_t columns);
   /// The same, as pairs of columns: `use` gets each vector<2>.
-  mlir::LogicalResult
-  forEachPair(mlir::Value value, int64_t columns,
-              llvm::function_ref<void(int64_t group, int64_t half,
-                                      mlir::Value pair)>
-                  use);
+  mlir::LogicalResult forEachPair(
+      mlir::Value value, int64_t columns,
+      llvm::function_ref<void(int64_t group, int64_t half, mlir::Value pair)>
+          use);
   mlir::FailureOr<RowPair> rows(mlir::Value value);
 
   /// The two rows of this thread within the tile.
@@ -74,8 +73,7 @@ public:
   RowPair sumOverLanes(RowPair rows);
 
 private:
-  template <typename OpTy>
-  RowPair reduce(Fragment &fragment, RowPair initial);
+  template <typename OpTy> RowPair reduce(Fragment &fragment, RowPair initial);
   template <typename OpTy> RowPair reduceOverLanes(RowPair rows);
 
   GpuEmitter &e;

@@ -38,8 +38,8 @@ FailureOr<Fragment> FragmentSoftmax::finishScores(Fragment raw) {
     return failure();
   layout.bind(plain, *result);
   bool valid = true;
-  result->elements = e.branch(
-      scalars.lookup(masked.getCondition()), result->elements, [&]() {
+  result->elements =
+      e.branch(scalars.lookup(masked.getCondition()), result->elements, [&]() {
         cloneScalars(e, *masked.thenBlock(), scalars);
         FailureOr<Fragment> tested =
             layout.tile(masked.thenYield().getOperand(0), form.blockKey);
@@ -51,8 +51,7 @@ FailureOr<Fragment> FragmentSoftmax::finishScores(Fragment raw) {
   return result;
 }
 
-RowPair FragmentSoftmax::newMaximum(Fragment &scores,
-                                    const SoftmaxRows &rows) {
+RowPair FragmentSoftmax::newMaximum(Fragment &scores, const SoftmaxRows &rows) {
   RowPair max = layout.maximumOverLanes(layout.maximum(scores, rows.max));
   layout.bind(form.rowMax->getResult(0), max);
   return max;
@@ -66,7 +65,7 @@ static SmallVector<Value> pack(const SoftmaxRows &rows, const Fragment &acc) {
   return values;
 }
 static ArrayRef<Value> unpack(ArrayRef<Value> values, SoftmaxRows &rows,
-                                Fragment &acc) {
+                              Fragment &acc) {
   rows.max = {values[0], values[1]};
   rows.sum = {values[2], values[3]};
   values = values.drop_front(4);
@@ -98,11 +97,9 @@ FailureOr<Value> FragmentSoftmax::vote() {
   FailureOr<RowPair> votes = layout.rows(form.vote.getSource());
   if (failed(votes))
     return failure();
-  Value either =
-      arith::OrIOp::create(e.b, e.loc, (*votes)[0], (*votes)[1]);
-  return Value(NVVM::VoteSyncOp::create(e.b, e.loc, e.b.getI1Type(),
-                                        e.i32(-1), either,
-                                        NVVM::VoteSyncKind::any));
+  Value either = arith::OrIOp::create(e.b, e.loc, (*votes)[0], (*votes)[1]);
+  return Value(NVVM::VoteSyncOp::create(e.b, e.loc, e.b.getI1Type(), e.i32(-1),
+                                        either, NVVM::VoteSyncKind::any));
 }
 
 Registers FragmentSoftmax::finishProbabilities(Fragment &tile, RowPair &sum) {
@@ -147,7 +144,7 @@ FragmentSoftmax::followMaximum(Fragment &scores, SoftmaxRows &rows,
   });
   if (!valid)
     return failure();
-  unpack(values, rows, acc);
+  (void)unpack(values, rows, acc);
   return finishProbabilities(*tile, rows.sum);
 }
 
@@ -184,8 +181,8 @@ FragmentSoftmax::keepReference(Fragment &scores, SoftmaxRows &rows,
   values = e.branch(*isBad, values, [&]() {
     SoftmaxRows exactRows = rows;
     Fragment exactAcc = acc;
-    valid &=
-        succeeded(correct(exactRows, exactAcc, newMaximum(scores, rows), false));
+    valid &= succeeded(
+        correct(exactRows, exactAcc, newMaximum(scores, rows), false));
     FailureOr<Fragment> exact = layout.tile(exactTile, form.blockKey);
     valid &= succeeded(exact);
     Registers exactP = valid ? finishProbabilities(*exact, exactRows.sum) : p;
@@ -203,6 +200,7 @@ FragmentSoftmax::update(Fragment scores, SoftmaxRows &rows, Fragment &acc,
                         bool isFirst, function_ref<void()> waitForAccumulator) {
   scf::ForOp sweep = form.sweep;
   layout.bind(sweep.getRegionIterArg(0), rows.max);
+  layout.bind(sweep.getRegionIterArg(1), rows.sum);
   layout.bind(form.rowMax->getOperand(0), scores);
   return form.isStale()
              ? keepReference(scores, rows, acc, isFirst, waitForAccumulator)

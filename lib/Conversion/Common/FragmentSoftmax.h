@@ -40,8 +40,8 @@ public:
   /// rescales `acc`, by the softmax reference that the tiling names; votes are
   /// a warp's.
   /// `waitForAccumulator` is called before anything of `acc` is touched or
-  /// anything is packed. In the first block `acc` is zero and every vote would call for a new
-  /// reference; it is taken without asking.
+  /// anything is packed. In the first block `acc` is zero and every vote would
+  /// call for a new reference; it is taken without asking.
   mlir::FailureOr<Registers>
   update(Fragment scores, SoftmaxRows &rows, Fragment &acc, bool isFirst,
          llvm::function_ref<void()> waitForAccumulator);

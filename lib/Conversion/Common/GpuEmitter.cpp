@@ -8,8 +8,8 @@ using namespace attn;
 static LLVM::InlineAsmOp createAsm(OpBuilder &b, Location loc, Type result,
                                    ValueRange operands, StringRef text,
                                    StringRef constraints) {
-  auto dialect = LLVM::AsmDialectAttr::get(b.getContext(),
-                                           LLVM::AsmDialect::AD_ATT);
+  auto dialect =
+      LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT);
   return LLVM::InlineAsmOp::create(
       b, loc, result, operands, text, constraints, /*has_side_effects=*/true,
       /*is_align_stack=*/false, LLVM::TailCallKind::None, dialect,
@@ -29,8 +29,7 @@ SmallVector<Value> GpuEmitter::ptx(StringRef text, StringRef constraints,
                 .getResult(0)};
   auto type = LLVM::LLVMStructType::getLiteral(b.getContext(),
                                                llvm::to_vector(results));
-  Value all =
-      createAsm(b, loc, type, operands, text, constraints).getResult(0);
+  Value all = createAsm(b, loc, type, operands, text, constraints).getResult(0);
   SmallVector<Value> values;
   for (int64_t i = 0, e = results.size(); i < e; ++i)
     values.push_back(LLVM::ExtractValueOp::create(b, loc, all, i));

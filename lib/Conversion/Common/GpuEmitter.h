@@ -24,8 +24,8 @@ struct GpuEmitter {
     return mlir::arith::ConstantIndexOp::create(b, loc, value);
   }
   mlir::Value like(mlir::Value x, int64_t value) {
-    return mlir::arith::ConstantOp::create(b, loc,
-                                           b.getIntegerAttr(x.getType(), value));
+    return mlir::arith::ConstantOp::create(
+        b, loc, b.getIntegerAttr(x.getType(), value));
   }
   mlir::Value add(mlir::Value x, mlir::Value y) {
     return mlir::arith::AddIOp::create(b, loc, x, y);
@@ -62,6 +62,9 @@ struct GpuEmitter {
   mlir::Value max(mlir::Value x, mlir::Value y) {
     return mlir::arith::MaxSIOp::create(b, loc, x, y);
   }
+  mlir::Value min(mlir::Value x, mlir::Value y) {
+    return mlir::arith::MinSIOp::create(b, loc, x, y);
+  }
   mlir::Value compare(mlir::arith::CmpIPredicate predicate, mlir::Value x,
                       mlir::Value y) {
     return mlir::arith::CmpIOp::create(b, loc, predicate, x, y);
@@ -93,19 +96,23 @@ struct GpuEmitter {
                               mlir::scf::YieldOp::create(b, loc);
                             });
   }
+  using Values = llvm::SmallVector<mlir::Value>;
+  /// scf.if that yields what either side returns.
+  Values branchOr(mlir::Value condition, llvm::function_ref<Values()> body,
+                  llvm::function_ref<Values()> otherwise) {
+    auto yield = [&](llvm::function_ref<Values()> side) {
+      return [&, side](mlir::OpBuilder &, mlir::Location) {
+        mlir::scf::YieldOp::create(b, loc, side());
+      };
+    };
+    auto op = mlir::scf::IfOp::create(b, loc, condition, yield(body),
+                                      yield(otherwise));
+    return Values(op.getResults());
+  }
   /// scf.if that yields `body()`, or `otherwise` as it is.
-  llvm::SmallVector<mlir::Value>
-  branch(mlir::Value condition, mlir::ValueRange otherwise,
-         llvm::function_ref<llvm::SmallVector<mlir::Value>()> body) {
-    auto op = mlir::scf::IfOp::create(
-        b, loc, condition,
-        [&](mlir::OpBuilder &, mlir::Location) {
-          mlir::scf::YieldOp::create(b, loc, body());
-        },
-        [&](mlir::OpBuilder &, mlir::Location) {
-          mlir::scf::YieldOp::create(b, loc, otherwise);
-        });
-    return llvm::SmallVector<mlir::Value>(op.getResults());
+  Values branch(mlir::Value condition, mlir::ValueRange otherwise,
+                llvm::function_ref<Values()> body) {
+    return branchOr(condition, body, [&]() { return Values(otherwise); });
   }
   /// A counted loop that carries `inits`; `body` returns what it yields.
   llvm::SmallVector<mlir::Value>

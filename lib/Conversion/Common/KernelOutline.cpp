@@ -26,7 +26,8 @@ FailureOr<std::string> attn::toSizeExpression(Value value) {
       return "arg" + std::to_string(argument.getArgNumber()) + "_dim" +
              std::to_string(*position);
   }
-  auto binary = [&](StringRef before, StringRef between) -> FailureOr<std::string> {
+  auto binary = [&](StringRef before,
+                    StringRef between) -> FailureOr<std::string> {
     FailureOr<std::string> x = toSizeExpression(op->getOperand(0));
     FailureOr<std::string> y = toSizeExpression(op->getOperand(1));
     if (failed(x) || failed(y))
@@ -91,8 +92,8 @@ FailureOr<KernelOutline> attn::outlineKernel(scf::ForallOp tasks,
   Location loc = tasks.getLoc();
   OpBuilder b(function);
   KernelOutline outline;
-  outline.module = gpu::GPUModuleOp::create(
-      b, loc, (function.getName() + "_kernels").str());
+  outline.module =
+      gpu::GPUModuleOp::create(b, loc, (function.getName() + "_kernels").str());
   outline.module->setAttr(kTargetAttrName, tasks->getAttr(kTargetAttrName));
   b.setInsertionPointToStart(outline.module.getBody());
 
@@ -100,9 +101,8 @@ FailureOr<KernelOutline> attn::outlineKernel(scf::ForallOp tasks,
   SmallVector<Type> types(function.getArgumentTypes());
   unsigned firstMap = types.size();
   types.append(launch.tensorMaps.size(), pointer);
-  outline.kernel =
-      gpu::GPUFuncOp::create(b, loc, function.getName(),
-                             b.getFunctionType(types, TypeRange()));
+  outline.kernel = gpu::GPUFuncOp::create(
+      b, loc, function.getName(), b.getFunctionType(types, TypeRange()));
   outline.kernel->setAttr(gpu::GPUDialect::getKernelFuncAttrName(),
                           b.getUnitAttr());
   outline.kernel->setAttr(kLaunchAttrName, toAttribute(b, launch));

@@ -23,6 +23,8 @@
 
 #include "Consumer.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace attn;
@@ -30,9 +32,7 @@ using namespace attn::hopper;
 
 /// Named barriers: 0 is the whole block's, then a turn for each warpgroup,
 /// then one among the threads of each.
-static Value turnBarrier(GpuEmitter &e, Value group) {
-  return e.add(group, 1);
-}
+static Value turnBarrier(GpuEmitter &e, Value group) { return e.add(group, 1); }
 Value hopper::groupBarrier(const Consumer &consumer) {
   GpuEmitter &e = consumer.thread.e;
   return e.add(consumer.group, 1 + consumer.thread.kernel.groups);
@@ -55,6 +55,16 @@ static void passTurn(Consumer &c) {
   next = e.select(e.equals(next, groups), e.i32(0), next);
   NVVM::BarrierArriveOp::create(e.b, e.loc, turnBarrier(e, next),
                                 e.i32(2 * kWarpgroup));
+}
+
+/// The scalars of the block.
+static void enterBlock(GpuEmitter &e, TiledForm &form, IRMapping &scalars,
+                       Value block) {
+  scf::ForOp sweep = form.sweep;
+  Value first = scalars.lookup(sweep.getLowerBound());
+  scalars.map(sweep.getInductionVar(),
+              e.add(first, e.mul(e.toIndex(block), form.blockKey)));
+  cloneScalars(e, *sweep.getBody(), scalars);
 }
 
 namespace {
@@ -94,24 +104,29 @@ public:
       : c(c), task(task), e(c.thread.e), kernel(c.thread.kernel),
         form(kernel.form), softmax(e, form, task.layout, task.scalars) {}
 
-  /// The first block on its own.
-  FailureOr<SweepState> start();
+  /// The first block on its own, when it is the warpgroup's turn or at once.
+  FailureOr<SweepState> start(bool inTurn);
   /// The blocks behind the first.
   FailureOr<SweepState> continueTo(SweepState state);
-  /// The last product, and the end of the task. The first block of `next`
-  /// runs beside it.
-  FailureOr<SweepState> finish(SweepState state);
-  FailureOr<SweepState> finishInto(SweepState &state, Sweep &next);
+  /// The end of the task, and the same with the start of the next one, whose
+  /// state is returned.
+  void end(SweepState &state);
+  FailureOr<SweepState> endInto(SweepState &state, TaskOrder &order,
+                                Value nextRound, Value nextUse);
   void close(const SweepState &state) { softmax.finish(state.rows, state.acc); }
 
 private:
+  /// The last product; the first block of `next` runs beside it.
+  SweepState finish(SweepState state);
+  FailureOr<SweepState> finishInto(SweepState &state, Sweep &next);
+  /// The last product, and the blocks that other warpgroups still work on.
+  SweepState finishAndSkip(SweepState state);
   Slot keySlot(Value block) {
     return kernel.keyRing.slot(e, e.add(task.firstUse, block));
   }
   Slot valueSlot(Value block) {
     return kernel.valueRing.slot(e, e.add(task.firstUse, block));
   }
-  void enterBlock(Value block);
   Fragment issueScores(const Slot &slot);
   void issueOutput(SweepState &state, const Slot &slot);
   LogicalResult update(Fragment scores, SweepState &state, bool isFirst,
@@ -127,13 +142,59 @@ private:
 };
 } // namespace
 
-/// The scalars of the block.
-void Sweep::enterBlock(Value block) {
-  scf::ForOp sweep = form.sweep;
-  Value first = task.scalars.lookup(sweep.getLowerBound());
-  task.scalars.map(sweep.getInductionVar(),
-                   e.add(first, e.mul(e.toIndex(block), form.blockKey)));
-  cloneScalars(e, *sweep.getBody(), task.scalars);
+/// The ends that a task may come to: with or without blocks to skip, with or
+/// without a next task.
+void Sweep::end(SweepState &state) {
+  SmallVector<Value> acc = e.branchOr(
+      e.less(task.ownBlocks, task.blocks),
+      [&]() { return finishAndSkip(state).acc.elements; },
+      [&]() { return finish(state).acc.elements; });
+  state.acc.elements = acc;
+}
+
+FailureOr<SweepState> Sweep::endInto(SweepState &state, TaskOrder &order,
+                                     Value nextRound, Value nextUse) {
+  FailureOr<SweepState> result = state;
+  result->acc = {};
+  bool valid = true;
+  auto both = [&](FailureOr<SweepState> next, const SweepState &last) {
+    valid &= succeeded(next);
+    SmallVector<Value> values = valid ? next->values() : result->values();
+    values.truncate(result->values().size());
+    llvm::append_range(values, last.acc.elements);
+    return values;
+  };
+  Value hasNext = e.less(nextRound, order.rounds());
+  Value skips = e.less(task.ownBlocks, task.blocks);
+  SmallVector<Value> values = e.branchOr(
+      skips,
+      [&]() {
+        SweepState last = finishAndSkip(state);
+        SmallVector<Value> next = e.branch(hasNext, result->values(), [&]() {
+          ConsumerTask nextTask(c, order, nextRound, nextUse);
+          auto started = Sweep(c, nextTask).start(/*inTurn=*/true);
+          valid &= succeeded(started);
+          return valid ? started->values() : result->values();
+        });
+        return both(result->with(next), last);
+      },
+      [&]() {
+        return e.branchOr(
+            hasNext,
+            [&]() {
+              ConsumerTask nextTask(c, order, nextRound, nextUse);
+              Sweep next(c, nextTask);
+              SweepState last = state;
+              FailureOr<SweepState> started = finishInto(last, next);
+              return both(started, last);
+            },
+            [&]() { return both(result, finish(state)); });
+      });
+  if (!valid)
+    return failure();
+  size_t carried = result->values().size();
+  state.acc.elements.assign(values.begin() + carried, values.end());
+  return result->with(values);
 }
 
 Fragment Sweep::issueScores(const Slot &slot) {
@@ -150,9 +211,9 @@ void Sweep::issueOutput(SweepState &state, const Slot &slot) {
   kernel.valueRing.waitFull(e, c.thread.shared, slot);
   fence(e);
   Value address = kernel.valueRing.address(e, c.thread.shared, slot);
-  state.acc = multiplyProbabilitiesValue(
-      e, state.acc, state.probabilities, descriptor(e, address), form.valueDim,
-      form.blockKey, form.elementType);
+  state.acc = multiplyProbabilitiesValue(e, state.acc, state.probabilities,
+                                         descriptor(e, address), form.valueDim,
+                                         form.blockKey, form.elementType);
   commit(e);
 }
 
@@ -179,7 +240,7 @@ FailureOr<SweepState> Sweep::initial() {
   return state;
 }
 
-FailureOr<SweepState> Sweep::start() {
+FailureOr<SweepState> Sweep::start(bool inTurn) {
   Value shared = c.thread.shared;
   FailureOr<SweepState> state = initial();
   if (failed(state))
@@ -187,8 +248,12 @@ FailureOr<SweepState> Sweep::start() {
   Slot slot = keySlot(e.i32(0));
   kernel.queryRing.waitFull(e, shared, task.querySlot);
   kernel.keyRing.waitFull(e, shared, slot);
+  if (inTurn)
+    waitTurn(c);
   Fragment scores = issueScores(slot);
-  enterBlock(e.i32(0));
+  if (inTurn)
+    passTurn(c);
+  enterBlock(e, form, task.scalars, e.i32(0));
   wait(e, 0, {&scores});
   kernel.keyRing.release(e, shared, slot, c.isWarpLeader);
   if (failed(update(scores, *state, /*isFirst=*/true, []() {})))
@@ -200,35 +265,62 @@ FailureOr<SweepState> Sweep::continueTo(SweepState state) {
   Value shared = c.thread.shared;
   state.acc.elements.assign(form.valueDim / 2, e.f32(0));
   bool valid = true;
-  SmallVector<Value> values = e.loop(
-      e.i32(1), task.blocks, e.i32(1), state.values(),
-      [&](Value block, ValueRange carried) {
-        SweepState inner = state.with(carried);
-        Slot key = keySlot(block), value = valueSlot(e.add(block, -1));
-        kernel.keyRing.waitFull(e, shared, key);
-        waitTurn(c);
-        Fragment scores = issueScores(key);
-        issueOutput(inner, value);
-        passTurn(c);
-        enterBlock(block);
-        wait(e, 1, {&scores});
-        kernel.keyRing.release(e, shared, key, c.isWarpLeader);
-        valid &= succeeded(update(scores, inner, /*isFirst=*/false, [&]() {
-          wait(e, 0, {&inner.acc});
-          kernel.valueRing.release(e, shared, value, c.isWarpLeader);
-        }));
-        return inner.values();
-      });
+  SmallVector<Value> values =
+      e.loop(e.i32(1), task.ownBlocks, e.i32(1), state.values(),
+             [&](Value block, ValueRange carried) {
+               SweepState inner = state.with(carried);
+               Slot key = keySlot(block), value = valueSlot(e.add(block, -1));
+               kernel.keyRing.waitFull(e, shared, key);
+               waitTurn(c);
+               Fragment scores = issueScores(key);
+               issueOutput(inner, value);
+               passTurn(c);
+               enterBlock(e, form, task.scalars, block);
+               wait(e, 1, {&scores});
+               kernel.keyRing.release(e, shared, key, c.isWarpLeader);
+               valid &=
+                   succeeded(update(scores, inner, /*isFirst=*/false, [&]() {
+                     wait(e, 0, {&inner.acc});
+                     kernel.valueRing.release(e, shared, value, c.isWarpLeader);
+                   }));
+               return inner.values();
+             });
   if (!valid)
     return failure();
   return state.with(values);
 }
 
-FailureOr<SweepState> Sweep::finish(SweepState state) {
-  Slot last = valueSlot(e.add(task.blocks, -1));
+SweepState Sweep::finish(SweepState state) {
+  Slot last = valueSlot(e.add(task.ownBlocks, -1));
   issueOutput(state, last);
   wait(e, 0, {&state.acc});
   kernel.valueRing.release(e, c.thread.shared, last, c.isWarpLeader);
+  return state;
+}
+
+SweepState Sweep::finishAndSkip(SweepState state) {
+  Value shared = c.thread.shared;
+  auto skip = [&](Value block) {
+    Slot key = keySlot(block), value = valueSlot(block);
+    kernel.keyRing.waitFull(e, shared, key);
+    kernel.keyRing.release(e, shared, key, c.isWarpLeader);
+    kernel.valueRing.waitFull(e, shared, value);
+    kernel.valueRing.release(e, shared, value, c.isWarpLeader);
+  };
+  Slot last = valueSlot(e.add(task.ownBlocks, -1));
+  waitTurn(c);
+  issueOutput(state, last);
+  passTurn(c);
+  wait(e, 0, {&state.acc});
+  kernel.valueRing.release(e, shared, last, c.isWarpLeader);
+  skip(task.ownBlocks);
+  e.loop(e.add(task.ownBlocks, 1), task.blocks, e.i32(1), {},
+         [&](Value block, ValueRange) {
+           waitTurn(c);
+           passTurn(c);
+           skip(block);
+           return SmallVector<Value>();
+         });
   return state;
 }
 
@@ -237,14 +329,15 @@ FailureOr<SweepState> Sweep::finishInto(SweepState &state, Sweep &next) {
   FailureOr<SweepState> nextState = next.initial();
   if (failed(nextState))
     return failure();
-  Slot key = next.keySlot(e.i32(0)), value = valueSlot(e.add(task.blocks, -1));
+  Slot key = next.keySlot(e.i32(0));
+  Slot value = valueSlot(e.add(task.ownBlocks, -1));
   kernel.queryRing.waitFull(e, shared, next.task.querySlot);
   kernel.keyRing.waitFull(e, shared, key);
   waitTurn(c);
   Fragment scores = next.issueScores(key);
   issueOutput(state, value);
   passTurn(c);
-  next.enterBlock(e.i32(0));
+  enterBlock(e, form, next.task.scalars, e.i32(0));
   wait(e, 1, {&scores});
   kernel.keyRing.release(e, shared, key, c.isWarpLeader);
   if (failed(next.update(scores, *nextState, /*isFirst=*/true, [&]() {
@@ -253,6 +346,34 @@ FailureOr<SweepState> Sweep::finishInto(SweepState &state, Sweep &next) {
       })))
     return failure();
   return nextState;
+}
+
+/// The blocks that some row of the warpgroup sees, at least one: behind them
+/// the band, or the end of the queries, hides all.
+static Value countOwnBlocks(Consumer &c, ConsumerTask &task) {
+  GpuEmitter &e = c.thread.e;
+  TiledForm &form = c.thread.kernel.form;
+  Value groupRow = e.mul(c.group, kRows);
+  Value own = task.blocks;
+  if (form.rightBound) {
+    int64_t most = llvm::divideCeil(form.blockQuery - kRows, form.blockKey);
+    Value hidden = e.i32(0);
+    for (int64_t i = 1; i <= most; ++i) {
+      IRMapping scalars(task.scalars);
+      enterBlock(e, form, scalars, e.add(task.blocks, -i));
+      cloneScalars(e, *form.rightBound.getParentBlock(), scalars);
+      Value lastRow = e.add(groupRow, kRows - 1);
+      Value reach = e.add(scalars.lookup(form.rightBound), lastRow);
+      hidden =
+          e.add(hidden, e.select(e.less(reach, e.i32(0)), e.i32(1), e.i32(0)));
+    }
+    own = e.sub(own, hidden);
+  }
+  Value view = task.scalars.lookup(form.query.getBase());
+  Value length = memref::DimOp::create(e.b, e.loc, view, int64_t(0));
+  Value row = e.add(task.scalars.lookup(form.query.getIndices()[0]),
+                    e.toIndex(groupRow));
+  return e.max(e.select(e.less(row, length), own, e.i32(1)), e.i32(1));
 }
 
 ConsumerTask::ConsumerTask(Consumer &c, TaskOrder &order, Value round,
@@ -265,10 +386,10 @@ ConsumerTask::ConsumerTask(Consumer &c, TaskOrder &order, Value round,
   GpuEmitter &e = c.thread.e;
   const HopperKernel &kernel = c.thread.kernel;
   blocks = countBlocks(e, kernel.form, scalars);
+  ownBlocks = countOwnBlocks(c, *this);
   querySlot = kernel.queryRing.slot(e, round);
-  queryAddress =
-      e.add(kernel.queryRing.address(e, c.thread.shared, querySlot),
-            e.mul(c.group, kRows * kChunkRowBytes));
+  queryAddress = e.add(kernel.queryRing.address(e, c.thread.shared, querySlot),
+                       e.mul(c.group, kRows * kChunkRowBytes));
   queryDescriptor = descriptor(e, queryAddress);
 }
 
@@ -280,13 +401,12 @@ static LogicalResult emitTasksInTurn(Consumer &c, TaskOrder &order) {
          [&](Value round, ValueRange uses) {
            ConsumerTask task(c, order, round, uses[0]);
            Sweep sweep(c, task);
-           FailureOr<SweepState> state = sweep.start();
+           FailureOr<SweepState> state = sweep.start(/*inTurn=*/false);
            if (succeeded(state))
              state = sweep.continueTo(*state);
-           if (succeeded(state))
-             state = sweep.finish(*state);
            valid &= succeeded(state);
            if (valid) {
+             sweep.end(*state);
              sweep.close(*state);
              valid &= succeeded(emitEpilogue(c, task));
            }
@@ -302,7 +422,7 @@ static LogicalResult emitTasksOverlapped(Consumer &c, TaskOrder &order) {
   bool valid = true;
   e.branch(e.less(e.i32(0), order.rounds()), [&]() {
     ConsumerTask first(c, order, e.i32(0), e.i32(0));
-    FailureOr<SweepState> started = Sweep(c, first).start();
+    FailureOr<SweepState> started = Sweep(c, first).start(/*inTurn=*/false);
     if (failed(started)) {
       valid = false;
       return;
@@ -314,44 +434,20 @@ static LogicalResult emitTasksOverlapped(Consumer &c, TaskOrder &order) {
              ConsumerTask task(c, order, round, carried.back());
              Sweep sweep(c, task);
              Value nextUse = e.add(carried.back(), task.blocks);
-             SmallVector<Value> results(carried);
              FailureOr<SweepState> state =
                  sweep.continueTo(started->with(carried));
-             valid &= succeeded(state);
+             FailureOr<SweepState> next =
+                 succeeded(state)
+                     ? sweep.endInto(*state, order, e.add(round, 1), nextUse)
+                     : state;
+             valid &= succeeded(next);
              if (!valid)
-               return results;
-             Value nextRound = e.add(round, 1);
-             auto both = [](const SweepState &next, const Fragment &acc) {
-               SmallVector<Value> values = next.values();
-               llvm::append_range(values, acc.elements);
-               return values;
-             };
-             auto ending = scf::IfOp::create(
-                 e.b, e.loc, e.less(nextRound, order.rounds()),
-                 [&](OpBuilder &, Location) {
-                   ConsumerTask next(c, order, nextRound, nextUse);
-                   Sweep nextSweep(c, next);
-                   SweepState last = *state;
-                   FailureOr<SweepState> nextState =
-                       sweep.finishInto(last, nextSweep);
-                   valid &= succeeded(nextState);
-                   scf::YieldOp::create(
-                       e.b, e.loc,
-                       both(valid ? *nextState : *started, last.acc));
-                 },
-                 [&](OpBuilder &, Location) {
-                   FailureOr<SweepState> last = sweep.finish(*state);
-                   scf::YieldOp::create(
-                       e.b, e.loc, both(started->with(carried), last->acc));
-                 });
-             SweepState next = started->with(ending.getResults());
-             SmallVector<Value> nextValues = next.values();
-             llvm::copy(ending.getResults().drop_front(nextValues.size()),
-                        state->acc.elements.begin());
+               return SmallVector<Value>(carried);
              sweep.close(*state);
              valid &= succeeded(emitEpilogue(c, task));
-             nextValues.push_back(nextUse);
-             return nextValues;
+             SmallVector<Value> values = next->values();
+             values.push_back(nextUse);
+             return values;
            });
   });
   return success(valid);

@@ -23,8 +23,9 @@ struct ConsumerTask {
   mlir::IRMapping scalars;
   TileSlicer slicer;
   AccumulatorLayout layout;
-  /// Uses of the key and value rings before this task, and its blocks.
-  mlir::Value firstUse, blocks;
+  /// Uses of the key and value rings before this task, its blocks, and those
+  /// that the rows of this warpgroup can see.
+  mlir::Value firstUse, blocks, ownBlocks;
   Slot querySlot;
   /// Of the warpgroup's rows.
   mlir::Value queryAddress, queryDescriptor;

@@ -43,9 +43,10 @@ static void copyOut(Consumer &c, ConsumerTask &task) {
   GpuEmitter &e = c.thread.e;
   const HopperKernel &kernel = c.thread.kernel;
   TiledForm &form = kernel.form;
-  NVVM::FenceProxyOp::create(e.b, e.loc, NVVM::ProxyKind::async_shared,
-                             NVVM::SharedSpaceAttr::get(
-                                 e.b.getContext(), NVVM::SharedSpace::shared_cta));
+  NVVM::FenceProxyOp::create(
+      e.b, e.loc, NVVM::ProxyKind::async_shared,
+      NVVM::SharedSpaceAttr::get(e.b.getContext(),
+                                 NVVM::SharedSpace::shared_cta));
   NVVM::BarrierOp::create(e.b, e.loc, TypeRange(), groupBarrier(c),
                           e.i32(kWarpgroup), {}, Value());
   Value isFirst = e.equals(c.inGroup, 0);
@@ -57,9 +58,9 @@ static void copyOut(Consumer &c, ConsumerTask &task) {
       SmallVector<Value> operands = {
           c.thread.outline.tensorMaps[OutputMap],
           e.add(task.queryAddress, chunk * form.blockQuery * kChunkRowBytes)};
-      llvm::append_range(operands,
-                         kernel.output.coordinates(e, task.scalars, firstRow,
-                                                   chunk * kChunk));
+      llvm::append_range(
+          operands,
+          kernel.output.coordinates(e, task.scalars, firstRow, chunk * kChunk));
       e.ptx("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group "
             "[$0, {$2, $3, $4, $5}], [$1];",
             "l,r,r,r,r,r,~{memory}", operands);
@@ -81,8 +82,8 @@ static LogicalResult storeLse(Consumer &c, ConsumerTask &task) {
   Value length = memref::DimOp::create(e.b, e.loc, view, int64_t(0));
   for (int64_t half : {0, 1}) {
     Value row = e.add(firstRow, task.layout.rowOf(half));
-    Value isReal = arith::AndIOp::create(e.b, e.loc, c.isRowLeader,
-                                         e.less(row, length));
+    Value isReal =
+        arith::AndIOp::create(e.b, e.loc, c.isRowLeader, e.less(row, length));
     e.branch(isReal, [&]() {
       memref::StoreOp::create(e.b, e.loc, (*values)[half], view, row);
     });

@@ -19,7 +19,8 @@ using namespace attn;
 using namespace attn::hopper;
 
 TensorMap OperandTile::tensorMap() const {
-  SmallVector<int64_t> box(memref::SubViewOp(view).getSourceType().getRank(), 1);
+  SmallVector<int64_t> box(memref::SubViewOp(view).getSourceType().getRank(),
+                           1);
   box[rowDim] = rows;
   box[columnDim] = kChunk;
   return {argument, box};
@@ -28,7 +29,8 @@ TensorMap OperandTile::tensorMap() const {
 SmallVector<Value> OperandTile::coordinates(GpuEmitter &e, IRMapping &scalars,
                                             Value row, int64_t column) const {
   SmallVector<Value> result;
-  for (auto [dim, offset] : llvm::enumerate(memref::SubViewOp(view).getMixedOffsets())) {
+  for (auto [dim, offset] :
+       llvm::enumerate(memref::SubViewOp(view).getMixedOffsets())) {
     Value at;
     if (auto value = dyn_cast<Value>(offset))
       at = e.toI32(scalars.lookupOrDefault(value));
@@ -84,8 +86,9 @@ static LogicalResult verifyMappable(TiledForm &form) {
     return refuse("expected head dimensions up to 256, D_v a multiple of 8");
   if (form.reach || form.seenKeys)
     return refuse("expected no mask but lengths and bands");
-  if (form.valueDim > form.headDim && llvm::divideCeil(form.valueDim, kChunk) >
-                                          llvm::divideCeil(form.headDim, kChunk))
+  if (form.valueDim > form.headDim &&
+      llvm::divideCeil(form.valueDim, kChunk) >
+          llvm::divideCeil(form.headDim, kChunk))
     return refuse("expected values no wider than keys");
   return success();
 }
@@ -121,9 +124,8 @@ FailureOr<HopperKernel> HopperKernel::plan(TiledForm &form) {
     return ring;
   };
   constexpr int64_t kWarps = kWarpgroup / 32;
-  kernel.queryRing =
-      ring(kernel.queryStages, form.blockQuery, kernel.headChunks,
-           kernel.groups);
+  kernel.queryRing = ring(kernel.queryStages, form.blockQuery,
+                          kernel.headChunks, kernel.groups);
   kernel.keyRing = ring(kernel.stages, form.blockKey, kernel.headChunks,
                         kernel.groups * kWarps);
   kernel.valueRing = ring(kernel.stages, form.blockKey, kernel.valueChunks,

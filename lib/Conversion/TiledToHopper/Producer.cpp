@@ -24,8 +24,8 @@ static void copyTile(Thread &thread, const Ring &ring, const OperandTile &tile,
           "r,l,r,r,r,r,r,~{memory}", [&]() {
             SmallVector<Value> operands = {target,
                                            thread.outline.tensorMaps[map]};
-            llvm::append_range(operands, tile.coordinates(e, scalars, row,
-                                                          chunk * kChunk));
+            llvm::append_range(
+                operands, tile.coordinates(e, scalars, row, chunk * kChunk));
             operands.push_back(barrier);
             return operands;
           }());

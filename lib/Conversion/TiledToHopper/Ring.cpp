@@ -39,8 +39,8 @@ void Ring::initialize(GpuEmitter &e, Value shared) const {
 
 static void wait(GpuEmitter &e, Value barrier, Value phase) {
   constexpr int64_t kTicks = 10000000;
-  NVVM::MBarrierTryWaitParityOp::create(
-      e.b, e.loc, sharedPointer(e, barrier), phase, e.i32(kTicks));
+  NVVM::MBarrierTryWaitParityOp::create(e.b, e.loc, sharedPointer(e, barrier),
+                                        phase, e.i32(kTicks));
 }
 
 void Ring::waitFull(GpuEmitter &e, Value shared, const Slot &slot) const {

@@ -83,8 +83,7 @@ static LogicalResult emitKernel(TiledForm &form) {
     FailureOr<std::string> text =
         isa<Value>(size)
             ? toSizeExpression(cast<Value>(size))
-            : std::to_string(
-                  cast<IntegerAttr>(cast<Attribute>(size)).getInt());
+            : std::to_string(cast<IntegerAttr>(cast<Attribute>(size)).getInt());
     if (failed(text))
       return failure();
     tasks += (tasks.empty() ? "" : " * ") + *text;

@@ -39,8 +39,7 @@ Fragment multiplyProbabilitiesValue(GpuEmitter &e, Fragment acc,
 void fence(GpuEmitter &e);
 void commit(GpuEmitter &e);
 /// Waits until at most `pending` committed groups run.
-void wait(GpuEmitter &e, int64_t pending,
-          llvm::ArrayRef<Fragment *> fragments);
+void wait(GpuEmitter &e, int64_t pending, llvm::ArrayRef<Fragment *> fragments);
 
 } // namespace attn::hopper
 
