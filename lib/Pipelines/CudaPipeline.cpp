@@ -22,8 +22,10 @@
 
 using namespace mlir;
 
-/// The mapping of the tiled form comes here.
-void attn::addPassesToMappedCuda(OpPassManager &pm) {}
+void attn::addPassesToMappedCuda(OpPassManager &pm) {
+  pm.addPass(createTiledToHopper());
+  pm.addPass(createCSEPass());
+}
 
 void attn::addPassesToLlvmCuda(OpPassManager &pm) {
   OpPassManager &kernels = pm.nest<gpu::GPUModuleOp>();
