@@ -11,7 +11,6 @@
 #include "mlir/Conversion/UBToLLVM/UBToLLVM.h"
 #include "mlir/Conversion/VectorToSCF/VectorToSCF.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
-#include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -34,8 +33,8 @@ void attn::addPassesToLlvmCuda(OpPassManager &pm) {
   kernels.addPass(createConvertVectorToSCFPass(transfers));
   kernels.addPass(createSCFToControlFlowPass());
   kernels.addPass(memref::createExpandStridedMetadataPass());
+  // Not arith-expand: it makes comparisons and selects of one max.f32.
   kernels.addPass(createLowerAffinePass());
-  kernels.addPass(arith::createArithExpandOpsPass());
   // Before convert-gpu-to-nvvm, which would call libdevice.
   kernels.addPass(createMathToPtx());
   // Not convert-vector-to-llvm: it knows no memory spaces.

@@ -19,7 +19,8 @@
 //
 // absf, sqrt, fma, floor and the like have instructions, of any float type; the
 // others are computed in f32 for f16 and bf16. All end as intrinsics of LLVM,
-// because convert-gpu-to-nvvm turns every op of math that it meets into a call.
+// because convert-gpu-to-nvvm turns every op of math that it meets into a call,
+// and the maxima and minima of arith, too.
 //
 // A function that none of this covers, such as any of f64, is an error here:
 // further down it would be a call that nothing resolves.
@@ -220,6 +221,10 @@ static Value buildByUnits(LaneBuilder &b, Operation *op) {
 /// knows; empty for other ops.
 static StringRef instructionOf(Operation *op) {
   return llvm::TypeSwitch<Operation *, StringRef>(op)
+      .Case([](arith::MaxNumFOp) { return "llvm.maxnum"; })
+      .Case([](arith::MaximumFOp) { return "llvm.maximum"; })
+      .Case([](arith::MinNumFOp) { return "llvm.minnum"; })
+      .Case([](arith::MinimumFOp) { return "llvm.minimum"; })
       .Case([](math::AbsFOp) { return "llvm.fabs"; })
       .Case([](math::CeilOp) { return "llvm.ceil"; })
       .Case([](math::CopySignOp) { return "llvm.copysign"; })
@@ -233,8 +238,9 @@ static StringRef instructionOf(Operation *op) {
       .Default([](Operation *) { return ""; });
 }
 
-static bool isMath(Operation *op) {
-  return isa_and_nonnull<math::MathDialect>(op->getDialect());
+static bool isFunction(Operation *op) {
+  return isa_and_nonnull<math::MathDialect>(op->getDialect()) ||
+         !instructionOf(op).empty();
 }
 
 namespace {
@@ -244,7 +250,7 @@ struct LowerToIntrinsics : public RewritePattern {
       : RewritePattern(MatchAnyOpTypeTag(), /*benefit=*/2, context) {}
   LogicalResult matchAndRewrite(Operation *op,
                                 PatternRewriter &rewriter) const override {
-    if (!isMath(op) || op->getNumResults() != 1)
+    if (!isFunction(op) || op->getNumResults() != 1)
       return failure();
     LaneBuilder lanes(rewriter, op);
     Value result;
@@ -304,7 +310,7 @@ struct ComputeInF32 : public RewritePattern {
       auto element = dyn_cast<FloatType>(getElementTypeOrSelf(type));
       return element && element.getWidth() < 32;
     };
-    if (!isMath(op) || !instructionOf(op).empty() ||
+    if (!isFunction(op) || !instructionOf(op).empty() ||
         !llvm::all_of(op->getResultTypes(), isSmall))
       return failure();
     auto widen = [&](Type type) -> Type {
@@ -350,7 +356,7 @@ struct MathToPtx : attn::impl::MathToPtxBase<MathToPtx> {
     });
     SmallVector<Operation *> functions;
     getOperation()->walk([&](Operation *op) {
-      if (isMath(op))
+      if (isFunction(op))
         functions.push_back(op);
     });
     // Other ops are as the passes before want them: none is folded.
@@ -358,7 +364,7 @@ struct MathToPtx : attn::impl::MathToPtxBase<MathToPtx> {
     config.setStrictness(GreedyRewriteStrictness::ExistingAndNewOps);
     (void)applyOpPatternsGreedily(functions, std::move(patterns), config);
     getOperation()->walk([&](Operation *op) {
-      if (!isMath(op))
+      if (!isFunction(op))
         return;
       op->emitOpError("has no form in PTX on ")
           << op->getOperand(0).getType()
