@@ -231,7 +231,8 @@ llvm::Error Compilation::advance(Stage stage) {
 }
 
 llvm::Expected<Artifact> Compilation::code(std::optional<Stage> wanted) {
-  if (llvm::Error error = advance(Stage::Llvm))
+  // The target is known from there on.
+  if (llvm::Error error = advance(Stage::Configured))
     return error;
   Stage stage = wanted.value_or(isCuda() ? Stage::Ptx : Stage::Obj);
   if (isCuda() != (stage == Stage::Ptx || stage == Stage::Cubin))
@@ -239,6 +240,8 @@ llvm::Expected<Artifact> Compilation::code(std::optional<Stage> wanted) {
                                    "' has no code of stage '" +
                                    stageName(stage) + "'; emit " +
                                    (isCuda() ? "ptx or cubin" : "asm or obj"));
+  if (llvm::Error error = advance(Stage::Llvm))
+    return error;
   Artifact artifact;
   artifact.launch.format = stageName(stage).str();
   Operation *source = *module;

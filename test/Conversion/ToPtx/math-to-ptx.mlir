@@ -55,9 +55,9 @@ func.func @small_types(%x: bf16, %y: f16) -> (bf16, f16) {
 // CHECK-LABEL: @maxima
 // CHECK: llvm.call_intrinsic "llvm.maxnum"(%{{.*}}) : (vector<8xf32>, vector<8xf32>) -> vector<8xf32>
 // CHECK: llvm.call_intrinsic "llvm.minimum"
-func.func @maxima(%x: vector<2x4xf32>, %y: f16) -> (vector<2x4xf32>, f16) {
-  %0 = arith.maxnumf %x, %x : vector<2x4xf32>
-  %1 = arith.minimumf %y, %y : f16
+func.func @maxima(%x: vector<2x4xf32>, %y: vector<2x4xf32>, %z: f16, %w: f16) -> (vector<2x4xf32>, f16) {
+  %0 = arith.maxnumf %x, %y : vector<2x4xf32>
+  %1 = arith.minimumf %z, %w : f16
   return %0, %1 : vector<2x4xf32>, f16
 }
 
