@@ -253,8 +253,8 @@ def main():
                 print(f"{name}: {speeds} TFLOP/s, error {case.get('error', math.nan):.2e}", flush=True)
                 if args.json:
                     args.json.write_text(json.dumps(report, indent=1) + "\n")
+    print("\n".join(problems) if problems else "every output checked")
     print_tables(args, report["cases"])
-    print("\n".join(["", *problems]) if problems else "\nevery output checked")
     return 1 if problems else 0
 
 

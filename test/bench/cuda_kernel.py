@@ -70,7 +70,7 @@ class CudaKernel:
         d = self.description
         if d["version"] != 1 or d["abi"] != "memref-parameters":
             raise ValueError(f"{path}.json: expected version 1 with abi memref-parameters")
-        torch.cuda.current_stream().synchronize()  # makes torch's context this thread's
+        torch.empty(1, device="cuda")  # makes torch's context this thread's
         self.module = ctypes.c_void_p()
         self.load(path.read_bytes() + b"\0", path)
         self.function = ctypes.c_void_p()
