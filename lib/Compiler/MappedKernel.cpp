@@ -70,7 +70,7 @@ static std::string renameSizes(StringRef grid,
 }
 
 llvm::Error attn::addLaunch(gpu::GPUFuncOp kernel, LaunchDescription &launch) {
-  FailureOr<KernelLaunch> mapped = getKernelLaunch(kernel);
+  FailureOr<Launch> mapped = getLaunch(kernel);
   if (failed(mapped))
     return llvm::createStringError("attn.launch is malformed");
   size_t arguments = kernel.getNumArguments() - mapped->tensorMaps.size();
@@ -82,7 +82,7 @@ llvm::Error attn::addLaunch(gpu::GPUFuncOp kernel, LaunchDescription &launch) {
   launch.grid[0] = renameSizes(mapped->grid, launch);
   launch.workgroup[0] = llvm::itostr(mapped->workgroup);
   launch.sharedMemoryBytes = llvm::itostr(mapped->sharedMemory);
-  for (const KernelTensorMap &map : mapped->tensorMaps) {
+  for (const TensorMap &map : mapped->tensorMaps) {
     if (map.argument >= int64_t(arguments) ||
         map.box.size() != launch.arguments[map.argument].shape.size())
       return llvm::createStringError("a tensor map of kernel @" +

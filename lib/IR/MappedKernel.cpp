@@ -1,11 +1,30 @@
 //===- MappedKernel.cpp - What a mapped GPU kernel promises ---------------===//
 
 #include "attn/IR/MappedKernel.h"
+#include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/Diagnostics.h"
 
 using namespace mlir;
 using namespace attn;
+
+void attn::setLaunch(Operation *kernel, const Launch &launch) {
+  Builder b(kernel->getContext());
+  auto integer = [&](int64_t value) { return b.getI64IntegerAttr(value); };
+  SmallVector<Attribute> maps;
+  for (const TensorMap &map : launch.tensorMaps)
+    maps.push_back(
+        b.getDictionaryAttr({b.getNamedAttr("argument", integer(map.argument)),
+                             b.getNamedAttr("box", b.getI64ArrayAttr(map.box)),
+                             b.getNamedAttr("swizzle", integer(map.swizzle))}));
+  kernel->setAttr(
+      kLaunchAttrName,
+      b.getDictionaryAttr(
+          {b.getNamedAttr("grid", b.getStringAttr(launch.grid)),
+           b.getNamedAttr("workgroup", integer(launch.workgroup)),
+           b.getNamedAttr("shared_memory", integer(launch.sharedMemory)),
+           b.getNamedAttr("tensor_maps", b.getArrayAttr(maps))}));
+}
 
 static std::optional<int64_t> getInteger(DictionaryAttr from, StringRef name) {
   auto value = from.getAs<IntegerAttr>(name);
@@ -14,7 +33,7 @@ static std::optional<int64_t> getInteger(DictionaryAttr from, StringRef name) {
   return value.getInt();
 }
 
-static std::optional<KernelTensorMap> getTensorMap(Attribute attribute) {
+static std::optional<TensorMap> getTensorMap(Attribute attribute) {
   auto from = dyn_cast<DictionaryAttr>(attribute);
   if (!from)
     return std::nullopt;
@@ -23,7 +42,7 @@ static std::optional<KernelTensorMap> getTensorMap(Attribute attribute) {
   auto box = from.getAs<ArrayAttr>("box");
   if (!argument || !swizzle || !box)
     return std::nullopt;
-  KernelTensorMap map{*argument, {}, *swizzle};
+  TensorMap map{*argument, {}, *swizzle};
   for (Attribute size : box)
     if (auto number = dyn_cast<IntegerAttr>(size))
       map.box.push_back(number.getInt());
@@ -32,7 +51,7 @@ static std::optional<KernelTensorMap> getTensorMap(Attribute attribute) {
   return map;
 }
 
-FailureOr<KernelLaunch> attn::getKernelLaunch(Operation *kernel) {
+FailureOr<Launch> attn::getLaunch(Operation *kernel) {
   auto from = kernel->getAttrOfType<DictionaryAttr>(kLaunchAttrName);
   auto malformed = [&](const Twine &expected) {
     return kernel->emitError("expected " + kLaunchAttrName + " with " +
@@ -40,7 +59,7 @@ FailureOr<KernelLaunch> attn::getKernelLaunch(Operation *kernel) {
   };
   if (!from)
     return malformed("grid, workgroup and shared_memory");
-  KernelLaunch launch;
+  Launch launch;
   auto grid = from.getAs<StringAttr>("grid");
   std::optional<int64_t> workgroup = getInteger(from, "workgroup"),
                          sharedMemory = getInteger(from, "shared_memory");
@@ -54,7 +73,7 @@ FailureOr<KernelLaunch> attn::getKernelLaunch(Operation *kernel) {
   if (!maps)
     return launch;
   for (Attribute attribute : maps) {
-    std::optional<KernelTensorMap> map = getTensorMap(attribute);
+    std::optional<TensorMap> map = getTensorMap(attribute);
     if (!map)
       return malformed("tensor_maps of {argument, box, swizzle}");
     launch.tensorMaps.push_back(std::move(*map));

@@ -34,23 +34,26 @@ constexpr int64_t kTensorMapAlignment = 64;
 /// A tile of an argument that TMA moves: its size in each dimension, in the
 /// argument's order, and the width of the swizzle pattern in bytes (0, 32, 64,
 /// 128).
-struct KernelTensorMap {
+struct TensorMap {
   int64_t argument = 0;
-  llvm::SmallVector<int64_t, 5> box;
-  int64_t swizzle = 0;
+  llvm::SmallVector<int64_t> box;
+  int64_t swizzle = 128;
 };
 
-struct KernelLaunch {
+struct Launch {
   /// Blocks in a row.
   std::string grid;
   /// Threads of a block, and the bytes of dynamic shared memory that it needs.
   int64_t workgroup = 0, sharedMemory = 0;
-  llvm::SmallVector<KernelTensorMap> tensorMaps;
+  llvm::SmallVector<TensorMap> tensorMaps;
 };
+
+/// Writes attn.launch of `kernel`.
+void setLaunch(mlir::Operation *kernel, const Launch &launch);
 
 /// What attn.launch of `kernel` says. An error of `kernel` when it is missing
 /// or malformed.
-mlir::FailureOr<KernelLaunch> getKernelLaunch(mlir::Operation *kernel);
+mlir::FailureOr<Launch> getLaunch(mlir::Operation *kernel);
 
 } // namespace attn
 

@@ -69,21 +69,6 @@ static LogicalResult verifyOnlyAttends(func::FuncOp function,
   return success();
 }
 
-static DictionaryAttr toAttribute(Builder &b, const Launch &launch) {
-  SmallVector<Attribute> maps;
-  for (const TensorMap &map : launch.tensorMaps)
-    maps.push_back(b.getDictionaryAttr(
-        {b.getNamedAttr("argument", b.getI64IntegerAttr(map.argument)),
-         b.getNamedAttr("box", b.getI64ArrayAttr(map.box)),
-         b.getNamedAttr("swizzle", b.getI64IntegerAttr(128))}));
-  return b.getDictionaryAttr(
-      {b.getNamedAttr("grid", b.getStringAttr(launch.grid)),
-       b.getNamedAttr("workgroup", b.getI64IntegerAttr(launch.workgroup)),
-       b.getNamedAttr("shared_memory",
-                      b.getI64IntegerAttr(launch.sharedMemory)),
-       b.getNamedAttr("tensor_maps", b.getArrayAttr(maps))});
-}
-
 FailureOr<KernelOutline> attn::outlineKernel(scf::ForallOp tasks,
                                              const Launch &launch) {
   auto function = tasks->getParentOfType<func::FuncOp>();
@@ -105,15 +90,7 @@ FailureOr<KernelOutline> attn::outlineKernel(scf::ForallOp tasks,
       b, loc, function.getName(), b.getFunctionType(types, TypeRange()));
   outline.kernel->setAttr(gpu::GPUDialect::getKernelFuncAttrName(),
                           b.getUnitAttr());
-  outline.kernel->setAttr(kLaunchAttrName, toAttribute(b, launch));
-  constexpr int64_t kMapBytes = 128;
-  auto mapType = LLVM::LLVMArrayType::get(b.getI8Type(), kMapBytes);
-  for (unsigned i = firstMap; i < types.size(); ++i) {
-    outline.kernel.setArgAttr(i, LLVM::LLVMDialect::getByValAttrName(),
-                              TypeAttr::get(mapType));
-    outline.kernel.setArgAttr(i, LLVM::LLVMDialect::getAlignAttrName(),
-                              b.getI64IntegerAttr(64));
-  }
+  setLaunch(outline.kernel, launch);
 
   Block &body = outline.kernel.getBody().front();
   for (BlockArgument argument : function.getArguments())

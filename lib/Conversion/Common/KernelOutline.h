@@ -10,26 +10,11 @@
 #define ATTN_LIB_CONVERSION_COMMON_KERNELOUTLINE_H
 
 #include "TiledForm.h"
+#include "attn/IR/MappedKernel.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/IR/IRMapping.h"
 
 namespace attn {
-
-constexpr llvm::StringLiteral kLaunchAttrName = "attn.launch";
-
-/// A box of an argument that the kernel copies by one TMA instruction.
-struct TensorMap {
-  unsigned argument;
-  /// Elements, in the order of the argument's dimensions.
-  llvm::SmallVector<int64_t> box;
-};
-
-struct Launch {
-  /// A size expression over the dynamic sizes, "arg0_dim2" and the like.
-  std::string grid;
-  int64_t workgroup = 0, sharedMemory = 0;
-  llvm::SmallVector<TensorMap> tensorMaps;
-};
 
 struct KernelOutline {
   mlir::gpu::GPUModuleOp module;

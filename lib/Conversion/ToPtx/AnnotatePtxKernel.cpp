@@ -45,8 +45,7 @@ static void makeExternal(LLVM::GlobalOp global) {
   global.setAlignment(kSharedAlignment);
 }
 
-static void annotate(LLVM::LLVMFuncOp kernel,
-                     const attn::KernelLaunch &launch) {
+static void annotate(LLVM::LLVMFuncOp kernel, const attn::Launch &launch) {
   using LLVM::LLVMDialect;
   using NVVM::NVVMDialect;
   OpBuilder b(kernel.getContext());
@@ -72,7 +71,7 @@ struct AnnotatePtxKernel
     for (auto kernel : getOperation().getOps<LLVM::LLVMFuncOp>()) {
       if (!kernel->hasAttr(attn::kLaunchAttrName))
         continue;
-      FailureOr<attn::KernelLaunch> launch = attn::getKernelLaunch(kernel);
+      FailureOr<attn::Launch> launch = attn::getLaunch(kernel);
       if (failed(launch))
         return signalPassFailure();
       annotate(kernel, *launch);
