@@ -155,9 +155,9 @@ void CpuLister::listSizes(const CpuProduct &product, bool inLastLevel) const {
 }
 
 /// Bytes that arrive for one key of one query tile, in units of an L2 read.
-/// What moves between L1 and L2 hides behind the products (measured: a value
-/// slab of 64 KiB costs nothing beside a 32 KiB L1); keys and values of a head
-/// that do not stay in L2 come from the last level.
+/// What moves between L1 and L2 hides behind the products, which take the
+/// values in chunks that L1 holds; keys and values of a head that do not stay
+/// in L2 come from the last level.
 int64_t CpuLister::cacheBytesPerKey(const CpuProduct &product) const {
   int64_t bytes = (product.headDim + product.valueDim) * product.factorBytes;
   bool staysInL2 = problem.kvLength * bytes <= l2Bytes / 2;

@@ -115,6 +115,8 @@ struct CpuKernel {
   int64_t panels() const { return keys / registerColumns; }
   /// Rows of an output register tile of `vectors` columns of vectors.
   int64_t outputRows(int64_t vectors) const;
+  /// Keys whose values are multiplied with all rows before the next ones are.
+  int64_t valueChunk() const;
 
   explicit CpuKernel(TiledForm &form);
 };

@@ -21,10 +21,6 @@ using namespace mlir;
 using namespace attn;
 using namespace attn::cpu;
 
-/// Keys whose values are multiplied before the next rows are: 128 rows of 64
-/// f32 are 32 KiB, two thirds of an L1.
-static constexpr int64_t kValueChunk = 128;
-
 namespace {
 
 class FmaProduct : public TileProduct {
@@ -347,7 +343,7 @@ void FmaProduct::multiplyOutput(Task &task, const KeyBlock &block, Value first,
             e.b, e.loc, e.load(kernel.vector, s.output, place(r, v)),
             e.splat(kernel.vector, alpha)));
     }
-    Value last = e.min(e.add(first, kValueChunk), block.limit(row));
+    Value last = e.min(e.add(first, kernel.valueChunk()), block.limit(row));
     auto multiply = [&](Value key, ValueRange carried) {
       SmallVector<Value> values, next;
       for (int64_t v = 0; v < vectors; ++v)
@@ -383,15 +379,17 @@ void FmaProduct::output(Task &task, const KeyBlock &block) {
   int64_t groups = (total + most - 1) / most;
   int64_t narrow = total / groups, wideGroups = total % groups;
   int64_t wideEnd = wideGroups * (narrow + 1) * kernel.width;
-  e.loop(e.index(0), block.limit(e.index(kernel.rows - 1)), kValueChunk,
+  e.loop(e.index(0), block.limit(e.index(kernel.rows - 1)), kernel.valueChunk(),
          [&](Value first) {
-           e.loop(e.index(0), e.index(wideEnd), (narrow + 1) * kernel.width,
-                  [&](Value column) {
-                    multiplyOutput(task, block, first, column, narrow + 1);
-                  });
-           e.loop(e.index(wideEnd), e.index(kernel.valueColumns),
-                  narrow * kernel.width, [&](Value column) {
-                    multiplyOutput(task, block, first, column, narrow);
-                  });
+           auto multiply = [&](int64_t begin, int64_t end, int64_t vectors) {
+             if (begin == end)
+               return;
+             e.loop(e.index(begin), e.index(end), vectors * kernel.width,
+                    [&](Value column) {
+                      multiplyOutput(task, block, first, column, vectors);
+                    });
+           };
+           multiply(0, wideEnd, narrow + 1);
+           multiply(wideEnd, kernel.valueColumns, narrow);
          });
 }
