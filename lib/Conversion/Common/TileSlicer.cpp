@@ -168,8 +168,6 @@ FailureOr<Value> TileSlicer::sliceRead(Operation *op, const Piece &piece,
     }
   }
   Type element = read.getVectorType().getElementType();
-  if (lanesVary && element.isInteger(1))
-    return loadBooleans(base, indices, lanesDim, piece.width);
   if (!lanesVary) {
     Value loaded = memref::LoadOp::create(b, loc, base, indices);
     if (shape == Shape::Row)
@@ -180,33 +178,29 @@ FailureOr<Value> TileSlicer::sliceRead(Operation *op, const Piece &piece,
   auto memrefRank = cast<MemRefType>(base.getType()).getRank();
   AffineMap lanesMap =
       AffineMap::get(memrefRank, 0, b.getAffineDimExpr(lanesDim));
+  if (element.isInteger(1))
+    return loadBooleans(base, indices, lanesMap, piece.width);
   return Value(vector::TransferReadOp::create(
       b, loc, VectorType::get(piece.width, element), base, indices, padding,
       lanesMap, ArrayRef<bool>{false}));
 }
 
 /// A vector load of i1 would read packed bits, and memory holds one a byte:
-/// lane by lane, false past the end.
+/// the bytes, through the same descriptor; false past the end.
 Value TileSlicer::loadBooleans(Value base, ArrayRef<Value> indices,
-                               unsigned lanesDim, int64_t width) {
-  auto type = VectorType::get(width, b.getI1Type());
-  Value lanes =
-      arith::ConstantOp::create(b, loc, DenseElementsAttr::get(type, false));
-  Value size = memref::DimOp::create(b, loc, base, lanesDim);
-  Value one = arith::ConstantIndexOp::create(b, loc, 1);
-  Value last = arith::SubIOp::create(b, loc, size, one);
-  for (int64_t lane = 0; lane < width; ++lane) {
-    SmallVector<Value> at(indices);
-    Value offset = arith::ConstantIndexOp::create(b, loc, lane);
-    Value wanted = arith::AddIOp::create(b, loc, indices[lanesDim], offset);
-    Value inside =
-        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, wanted, last);
-    at[lanesDim] = arith::MinSIOp::create(b, loc, wanted, last);
-    Value loaded = memref::LoadOp::create(b, loc, base, at);
-    loaded = arith::AndIOp::create(b, loc, loaded, inside);
-    lanes = vector::InsertOp::create(b, loc, loaded, lanes, lane);
-  }
-  return lanes;
+                               AffineMap lanesMap, int64_t width) {
+  auto type = cast<MemRefType>(base.getType());
+  auto byteType = MemRefType::get(type.getShape(), b.getI8Type(),
+                                  type.getLayout(), type.getMemorySpace());
+  Value bytes =
+      UnrealizedConversionCastOp::create(b, loc, byteType, base).getResult(0);
+  Value zero = arith::ConstantOp::create(b, loc, b.getI8IntegerAttr(0));
+  auto lanesType = VectorType::get(width, b.getI8Type());
+  Value lanes = vector::TransferReadOp::create(
+      b, loc, lanesType, bytes, indices, zero, lanesMap, ArrayRef<bool>{false});
+  Value none = arith::ConstantOp::create(
+      b, loc, DenseElementsAttr::get(lanesType, b.getI8IntegerAttr(0)));
+  return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, lanes, none);
 }
 
 FailureOr<Value> TileSlicer::sliceGather(Operation *op, const Piece &piece,
@@ -238,7 +232,7 @@ FailureOr<Value> TileSlicer::sliceGather(Operation *op, const Piece &piece,
                                         *mask, *passThru));
 }
 
-/// As loadBooleans, at positions of their own; attn-tile keeps them in range.
+/// Lane by lane, at positions of their own; attn-tile keeps them in range.
 Value TileSlicer::gatherBooleans(Value base, ArrayRef<Value> offsets,
                                  Value positions, int64_t width) {
   auto type = VectorType::get(width, b.getI1Type());

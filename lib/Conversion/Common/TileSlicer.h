@@ -75,7 +75,7 @@ private:
                                               const Piece &piece, Shape shape);
   mlir::Value loadBooleans(mlir::Value base,
                            llvm::ArrayRef<mlir::Value> indices,
-                           unsigned lanesDim, int64_t width);
+                           mlir::AffineMap lanesMap, int64_t width);
   mlir::Value gatherBooleans(mlir::Value base,
                              llvm::ArrayRef<mlir::Value> offsets,
                              mlir::Value positions, int64_t width);
