@@ -6,6 +6,7 @@
 //   TiledToCPU.cpp   the order of things: pack, tasks, sweep, epilogue
 //   FmaProduct.cpp   tile products by vector multiply-add
 //   AmxProduct.cpp   tile products by AMX tile registers
+//   TaskScalars.cpp  bounds, views and conditions of tasks and key blocks
 //   SoftmaxRows.cpp  the online softmax over the rows of a score tile
 //   Exp2Approximation.cpp  exp2 by a polynomial
 //
@@ -197,6 +198,10 @@ public:
 std::unique_ptr<TileProduct> createFmaProduct(const CpuKernel &kernel);
 std::unique_ptr<TileProduct> createAmxProduct(const CpuKernel &kernel);
 
+/// Clones the scalars of a block of the tiled form whose operands are there.
+mlir::LogicalResult cloneScalars(Task &task, mlir::Block &block);
+/// Those of a key block's masks, and which keys are seen at all.
+mlir::LogicalResult cloneMaskScalars(Task &task);
 /// Emits `body` once for blocks whose elements are tested against the masks
 /// and once for those that need no test, behind the block's edge condition.
 mlir::LogicalResult

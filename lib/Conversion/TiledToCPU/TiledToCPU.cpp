@@ -68,11 +68,6 @@ private:
   LogicalResult emitTask(Value number);
   LogicalResult emitSweep(Task &task, Value head);
   LogicalResult emitKeyBlock(Task &task, const KeyBlock &block);
-  LogicalResult cloneScalars(Block &block, Task &task);
-  LogicalResult emitSeen(Task &task);
-  LogicalResult emitSeenKeys(Task &task);
-  Value emitAnySeen(Task &task);
-  LogicalResult emitMaskScalars(Task &task);
   Value worthThreads();
   Value cloneOutside(Value value);
 
@@ -86,140 +81,6 @@ private:
 };
 
 } // namespace
-
-/// An operation without tiles: scalars and flat vectors, no writes.
-static bool isScalarOp(Operation &op) {
-  if (op.hasAttr(kRoleAttrName) && isa<vector::TransferReadOp>(op))
-    return false;
-  auto isSmall = [](Type type) {
-    auto vectorType = dyn_cast<VectorType>(type);
-    return !vectorType || vectorType.getRank() <= 1;
-  };
-  return !isa<vector::TransferWriteOp>(op) && op.getNumRegions() == 0 &&
-         !op.hasTrait<OpTrait::IsTerminator>() &&
-         llvm::all_of(op.getOperandTypes(), isSmall) &&
-         llvm::all_of(op.getResultTypes(), isSmall);
-}
-
-/// Clones the scalars and flat vectors of a block whose operands are there.
-/// What is reduced from a whole tile becomes a loop.
-LogicalResult KernelEmitter::cloneScalars(Block &block, Task &task) {
-  for (Operation &op : block) {
-    auto reduction = dyn_cast<vector::MultiDimReductionOp>(op);
-    if (reduction && reduction == form.seen) {
-      if (failed(emitSeen(task)))
-        return failure();
-      continue;
-    }
-    if (reduction && form.seenKeys && reduction.getSource() == form.seenKeys) {
-      if (!form.seen && failed(emitSeenKeys(task)))
-        return failure();
-      task.scalars.map(reduction.getResult(), emitAnySeen(task));
-      continue;
-    }
-    auto isThere = [&](Value operand) {
-      return task.scalars.contains(operand) ||
-             !form.tasks->isAncestor(operand.getParentBlock()->getParentOp());
-    };
-    if (isScalarOp(op) && llvm::all_of(op.getOperands(), isThere))
-      e.b.clone(op, task.scalars)->removeAttr(kRoleAttrName);
-  }
-  return success();
-}
-
-/// Which keys of the block some row sees, as bytes in scratch.
-LogicalResult KernelEmitter::emitSeen(Task &task) {
-  auto lanes = VectorType::get(kernel.width, e.b.getI1Type());
-  auto bytes = VectorType::get(kernel.width, e.b.getI8Type());
-  Value none = arith::ConstantOp::create(e.b, e.loc,
-                                         DenseElementsAttr::get(lanes, false));
-  bool valid = true;
-  e.loop(e.index(0), e.index(form.blockKey), kernel.width, [&](Value column) {
-    SmallVector<Value> any =
-        e.loop(e.index(0), e.index(form.blockQuery), 1, none,
-               [&](Value row, ValueRange carried) -> SmallVector<Value> {
-                 FailureOr<Value> visible = task.slicer.tile(
-                     form.seen.getSource(), {row, column, kernel.width});
-                 valid &= succeeded(visible);
-                 if (failed(visible))
-                   return {carried[0]};
-                 return {arith::OrIOp::create(e.b, e.loc, carried[0], *visible)
-                             .getResult()};
-               });
-    e.store(arith::ExtUIOp::create(e.b, e.loc, bytes, any[0]),
-            task.scratch.seen, column);
-  });
-  return success(valid);
-}
-
-/// The same from a mask of keys alone.
-LogicalResult KernelEmitter::emitSeenKeys(Task &task) {
-  auto bytes = VectorType::get(kernel.width, e.b.getI8Type());
-  bool valid = true;
-  e.loop(e.index(0), e.index(form.blockKey), kernel.width, [&](Value column) {
-    FailureOr<Value> lanes =
-        task.slicer.lanes(form.seenKeys, {Value(), column, kernel.width});
-    valid &= succeeded(lanes);
-    if (failed(lanes))
-      return;
-    Value seen = *lanes;
-    if (!isa<VectorType>(seen.getType()))
-      seen = e.splat(VectorType::get(kernel.width, e.b.getI1Type()), seen);
-    e.store(arith::ExtUIOp::create(e.b, e.loc, bytes, seen), task.scratch.seen,
-            column);
-  });
-  return success(valid);
-}
-
-/// Whether any key of the block is seen.
-Value KernelEmitter::emitAnySeen(Task &task) {
-  auto bytes = VectorType::get(kernel.width, e.b.getI8Type());
-  Value none = arith::ConstantOp::create(
-      e.b, e.loc, DenseElementsAttr::get(bytes, e.b.getI8IntegerAttr(0)));
-  SmallVector<Value> any = e.loop(
-      e.index(0), e.index(form.blockKey), kernel.width, none,
-      [&](Value column, ValueRange carried) -> SmallVector<Value> {
-        Value seen = e.load(bytes, task.scratch.seen, column);
-        return {arith::OrIOp::create(e.b, e.loc, carried[0], seen).getResult()};
-      });
-  Value reduced = vector::ReductionOp::create(
-      e.b, e.loc, vector::CombiningKind::OR, any[0]);
-  Value zero = arith::ConstantOp::create(e.b, e.loc, e.b.getI8IntegerAttr(0));
-  return arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ne, reduced,
-                               zero);
-}
-
-/// The scalars of the branch that tests elements; its `seen` only when the
-/// branch is taken, else every key counts as seen.
-LogicalResult KernelEmitter::emitMaskScalars(Task &task) {
-  if (!form.masked)
-    return success();
-  Block *branch = form.masked.thenBlock();
-  bool hasSeen = form.seen && form.seen->getBlock() == branch;
-  vector::MultiDimReductionOp seen = form.seen;
-  if (hasSeen)
-    form.seen = {};
-  LogicalResult cloned = cloneScalars(*branch, task);
-  form.seen = seen;
-  if (failed(cloned) || !hasSeen)
-    return cloned;
-  bool valid = true;
-  scf::IfOp::create(
-      e.b, e.loc, task.slicer.scalar(form.masked.getCondition()),
-      [&](OpBuilder &, Location) {
-        valid = succeeded(emitSeen(task));
-        scf::YieldOp::create(e.b, e.loc);
-      },
-      [&](OpBuilder &, Location) {
-        auto bytes = VectorType::get(kernel.width, e.b.getI8Type());
-        Value all = arith::ConstantOp::create(
-            e.b, e.loc, DenseElementsAttr::get(bytes, e.b.getI8IntegerAttr(1)));
-        e.loop(e.index(0), e.index(form.blockKey), kernel.width,
-               [&](Value column) { e.store(all, task.scratch.seen, column); });
-        scf::YieldOp::create(e.b, e.loc);
-      });
-  return success(valid);
-}
 
 /// Total multiply-adds against the threshold.
 Value KernelEmitter::worthThreads() {
@@ -301,11 +162,9 @@ void KernelEmitter::emitPacking() {
 }
 
 LogicalResult KernelEmitter::emitKeyBlock(Task &task, const KeyBlock &block) {
-  if (form.reach && failed(cloneScalars(*form.blockBody(), task)))
+  if (form.reach && failed(cloneScalars(task, *form.blockBody())))
     return failure();
-  if (failed(emitMaskScalars(task)))
-    return failure();
-  if (form.seenKeys && !form.seen && !form.reach && failed(emitSeenKeys(task)))
+  if (failed(cloneMaskScalars(task)))
     return failure();
   Value none =
       e.constant(kernel.vector, -std::numeric_limits<double>::infinity());
@@ -328,7 +187,7 @@ LogicalResult KernelEmitter::emitSweep(Task &task, Value head) {
   Value upper = task.scalars.lookupOrDefault(sweep.getUpperBound());
   e.loop(lower, upper, form.blockKey, [&](Value start) {
     task.scalars.map(sweep.getInductionVar(), start);
-    if (failed(cloneScalars(*sweep.getBody(), task))) {
+    if (failed(cloneScalars(task, *sweep.getBody()))) {
       valid = false;
       return;
     }
@@ -374,7 +233,7 @@ LogicalResult KernelEmitter::emitTask(Value number) {
   scalars.map(tasks.getInductionVar(2), queryBlock);
   TileSlicer slicer(e.b, e.loc, scalars);
   Task task{e, kernel, scratch, scalars, slicer};
-  if (failed(cloneScalars(*tasks.getBody(), task)))
+  if (failed(cloneScalars(task, *tasks.getBody())))
     return failure();
   Value head =
       e.add(e.mul(b, kvHeads), arith::DivUIOp::create(e.b, e.loc, h, group));
