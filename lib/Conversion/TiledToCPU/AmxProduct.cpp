@@ -242,24 +242,26 @@ void AmxProduct::packKeys(Emitter &e, Value view, Value position,
   auto row = VectorType::get(kTileDepth, e.b.getBF16Type());
   auto words = VectorType::get(kTileRows, e.b.getF32Type());
   auto square = VectorType::get({kTileRows, kTileRows}, e.b.getF32Type());
+  Value zero = e.index(0);
   e.loop(e.index(0), e.index(kernel.keys / kTileRows), 1, [&](Value group) {
     Value first = e.add(firstKey, e.mul(group, kTileRows));
-    for (int64_t d = 0; d < depthTiles; ++d) {
-      Value tile = e.constant(square, 0.0);
-      for (int64_t k = 0; k < kTileRows; ++k) {
-        Value piece = loadRowPiece(e, row, view, e.add(first, k),
-                                   d * kTileDepth, kernel.form.headDim);
-        piece = vector::BitCastOp::create(e.b, e.loc, words, piece);
-        tile = vector::InsertOp::create(e.b, e.loc, piece, tile, k);
-      }
-      Value transposed = vector::TransposeOp::create(e.b, e.loc, tile,
-                                                     ArrayRef<int64_t>{1, 0});
-      for (int64_t p = 0; p < kTileRows; ++p) {
-        Value pairs = vector::ExtractOp::create(e.b, e.loc, transposed, p);
-        e.store(vector::BitCastOp::create(e.b, e.loc, row, pairs), packedKeys,
-                {position, group, e.index(d), e.index(p), e.index(0)});
-      }
-    }
+    forEachPiece(
+        e, kernel.form.headDim, kTileDepth, [&](Value d, int64_t count) {
+          Value tile = e.constant(square, 0.0);
+          for (int64_t k = 0; k < kTileRows; ++k) {
+            Value piece = loadRowPiece(e, row, view, e.add(first, k), d, count);
+            piece = vector::BitCastOp::create(e.b, e.loc, words, piece);
+            tile = vector::InsertOp::create(e.b, e.loc, piece, tile, k);
+          }
+          Value transposed = vector::TransposeOp::create(
+              e.b, e.loc, tile, ArrayRef<int64_t>{1, 0});
+          Value depth = e.div(d, kTileDepth);
+          for (int64_t p = 0; p < kTileRows; ++p) {
+            Value pairs = vector::ExtractOp::create(e.b, e.loc, transposed, p);
+            e.store(vector::BitCastOp::create(e.b, e.loc, row, pairs),
+                    packedKeys, {position, group, depth, e.index(p), zero});
+          }
+        });
   });
 }
 
@@ -283,8 +285,9 @@ void AmxProduct::packValues(Emitter &e, Value view, Value position,
         Value most = carried[0];
         for (int64_t c = 0; c < valueTiles; ++c) {
           auto load = [&](int64_t r) {
-            return loadRowPiece(e, half, view, e.add(key, r), c * kTileRows,
-                                kernel.form.valueDim);
+            return loadRowPiece(e, half, view, e.add(key, r),
+                                e.index(c * kTileRows),
+                                kernel.form.valueDim - c * kTileRows);
           };
           Value pairs =
               vector::InterleaveOp::create(e.b, e.loc, load(0), load(1));
@@ -322,10 +325,11 @@ void AmxProduct::loadQuery(Task &task) {
   e.loop(e.index(0), e.index(kernel.rows), 1, [&](Value row) {
     Value tile = e.div(row, kTileRows);
     Value inner = e.sub(row, e.mul(tile, kTileRows));
-    for (int64_t d = 0; d < depthTiles; ++d)
-      e.store(loadRowPiece(e, type, view, e.add(firstRow, row), d * kTileDepth,
-                           kernel.form.headDim),
-              query, {tile, e.index(d), inner, e.index(0)});
+    forEachPiece(
+        e, kernel.form.headDim, kTileDepth, [&](Value d, int64_t count) {
+          e.store(loadRowPiece(e, type, view, e.add(firstRow, row), d, count),
+                  query, {tile, e.div(d, kTileDepth), inner, e.index(0)});
+        });
   });
 }
 

@@ -129,9 +129,27 @@ Scratch Scratch::allocate(Emitter &e, const CpuKernel &kernel) {
   return scratch;
 }
 
+void cpu::forEachPiece(Emitter &e, int64_t size, int64_t width,
+                       llvm::function_ref<void(Value, int64_t)> body) {
+  int64_t whole = size / width * width;
+  if (whole == width)
+    body(e.index(0), width);
+  else if (whole > 0)
+    e.loop(e.index(0), e.index(whole), width,
+           [&](Value column) { body(column, width); });
+  if (whole < size)
+    body(e.index(whole), size - whole);
+}
+
+Value cpu::firstLanes(Emitter &e, int64_t width, int64_t count) {
+  if (count >= width)
+    return {};
+  auto type = VectorType::get(width, e.b.getI1Type());
+  return vector::ConstantMaskOp::create(e.b, e.loc, type, count);
+}
+
 Value cpu::loadRowPiece(Emitter &e, VectorType type, Value view, Value row,
-                        int64_t column, int64_t size) {
-  int64_t width = type.getDimSize(0);
+                        Value column, int64_t count) {
   Value length = memref::DimOp::create(e.b, e.loc, view, int64_t(0));
   Value inside =
       arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::slt, row, length);
@@ -139,16 +157,22 @@ Value cpu::loadRowPiece(Emitter &e, VectorType type, Value view, Value row,
   Value safeRow = e.max(e.min(row, e.add(length, -1)), e.index(0));
   Value zero = e.constant(type, 0.0);
   Value loaded;
-  if (column + width <= size) {
-    loaded = e.load(type, view, {safeRow, e.index(column)});
-  } else {
-    Value mask = vector::ConstantMaskOp::create(
-        e.b, e.loc, VectorType::get(width, e.b.getI1Type()), size - column);
-    loaded = vector::MaskedLoadOp::create(e.b, e.loc, type, view,
-                                          ValueRange{safeRow, e.index(column)},
-                                          mask, zero);
-  }
+  if (Value mask = firstLanes(e, type.getDimSize(0), count))
+    loaded = vector::MaskedLoadOp::create(
+        e.b, e.loc, type, view, ValueRange{safeRow, column}, mask, zero);
+  else
+    loaded = e.load(type, view, {safeRow, column});
   return arith::SelectOp::create(e.b, e.loc, inside, loaded, zero);
+}
+
+void cpu::storeRowPiece(Emitter &e, Value piece, Value view, Value row,
+                        Value column, int64_t count) {
+  int64_t width = cast<VectorType>(piece.getType()).getDimSize(0);
+  if (Value mask = firstLanes(e, width, count))
+    vector::MaskedStoreOp::create(e.b, e.loc, view, ValueRange{row, column},
+                                  mask, piece);
+  else
+    e.store(piece, view, {row, column});
 }
 
 Value cpu::sequenceLength(Emitter &e, vector::TransferReadOp read) {

@@ -211,10 +211,20 @@ branchOnEdge(Task &task,
 mlir::FailureOr<mlir::Value> finishScore(Task &task, mlir::Value row,
                                          mlir::Value column, mlir::Value raw,
                                          bool testElements);
-/// The reads and writes that packing and loading share: part of a row of an
-/// operand view; columns past `size` and rows past the view are zero.
+/// Visits `size` columns in pieces of `width`: a loop over the whole ones, and
+/// what is left. `count` says how many columns of the piece there are.
+void forEachPiece(
+    Emitter &e, int64_t size, int64_t width,
+    llvm::function_ref<void(mlir::Value column, int64_t count)> body);
+/// The first `count` lanes of a vector; null for all of them.
+mlir::Value firstLanes(Emitter &e, int64_t width, int64_t count);
+/// A piece of a row of an operand view; columns past `count` and rows past the
+/// view are zero.
 mlir::Value loadRowPiece(Emitter &e, mlir::VectorType type, mlir::Value view,
-                         mlir::Value row, int64_t column, int64_t size);
+                         mlir::Value row, mlir::Value column, int64_t count);
+/// Writes the first `count` lanes.
+void storeRowPiece(Emitter &e, mlir::Value piece, mlir::Value view,
+                   mlir::Value row, mlir::Value column, int64_t count);
 /// The length of the sequence that the view of an operand is cut from.
 mlir::Value sequenceLength(Emitter &e, mlir::vector::TransferReadOp read);
 /// m, alpha, p and l of one key block (the online softmax).

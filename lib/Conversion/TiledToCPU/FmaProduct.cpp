@@ -47,8 +47,8 @@ private:
   void packValueRow(Emitter &e, Value view, Value position, Value row,
                     Value firstKey);
   /// Part of a row of an operand, widened to the accumulator type.
-  Value loadPiece(Emitter &e, Value view, Value row, int64_t column,
-                  int64_t size);
+  Value loadPiece(Emitter &e, Value view, Value row, Value column,
+                  int64_t count);
   LogicalResult keepScores(Task &task, Value row, Value column,
                            ArrayRef<Value> raw);
   SmallVector<Value> multiplyScores(Task &task, Value position, Value panel,
@@ -113,10 +113,10 @@ void FmaProduct::beginThread(Emitter &e) {
       e.b.getI64IntegerAttr(64));
 }
 
-Value FmaProduct::loadPiece(Emitter &e, Value view, Value row, int64_t column,
-                            int64_t size) {
+Value FmaProduct::loadPiece(Emitter &e, Value view, Value row, Value column,
+                            int64_t count) {
   auto type = VectorType::get(kernel.width, kernel.form.elementType);
-  Value loaded = loadRowPiece(e, type, view, row, column, size);
+  Value loaded = loadRowPiece(e, type, view, row, column, count);
   if (kernel.form.elementType != kernel.type)
     loaded = arith::ExtFOp::create(e.b, e.loc, kernel.vector, loaded);
   return loaded;
@@ -144,31 +144,33 @@ void FmaProduct::pack(Emitter &e, IRMapping &scalars, Value head, Value block) {
 /// width x width transposes from [key][d] to [d][key].
 void FmaProduct::packKeyPanel(Emitter &e, Value view, Value position,
                               Value panel, Value firstKey) {
-  int64_t width = kernel.width, headDim = kernel.form.headDim;
+  int64_t width = kernel.width;
   auto square = VectorType::get({width, width}, kernel.type);
   e.loop(e.index(0), e.index(kernel.registerColumns), width, [&](Value group) {
-    for (int64_t d = 0; d < headDim; d += width) {
+    Value firstRow = e.add(firstKey, group);
+    auto transpose = [&](Value d, int64_t count) {
       Value tile = e.constant(square, 0.0);
       for (int64_t k = 0; k < width; ++k) {
-        Value row = e.add(e.add(firstKey, group), k);
-        Value piece = loadPiece(e, view, row, d, headDim);
+        Value piece = loadPiece(e, view, e.add(firstRow, k), d, count);
         tile = vector::InsertOp::create(e.b, e.loc, piece, tile, k);
       }
       Value transposed = vector::TransposeOp::create(e.b, e.loc, tile,
                                                      ArrayRef<int64_t>{1, 0});
-      for (int64_t k = 0; k < std::min(width, headDim - d); ++k)
+      for (int64_t k = 0; k < count; ++k)
         e.store(vector::ExtractOp::create(e.b, e.loc, transposed, k),
-                packedKeys, {position, panel, e.index(d + k), group});
-    }
+                packedKeys, {position, panel, e.add(d, k), group});
+    };
+    forEachPiece(e, kernel.form.headDim, width, transpose);
   });
 }
 
 void FmaProduct::packValueRow(Emitter &e, Value view, Value position, Value row,
                               Value firstKey) {
-  int64_t width = kernel.width, valueDim = kernel.form.valueDim;
-  for (int64_t c = 0; c < valueDim; c += width)
-    e.store(loadPiece(e, view, firstKey, c, valueDim), packedValues,
-            {position, row, e.index(c)});
+  forEachPiece(e, kernel.form.valueDim, kernel.width,
+               [&](Value column, int64_t count) {
+                 e.store(loadPiece(e, view, firstKey, column, count),
+                         packedValues, {position, row, column});
+               });
 }
 
 void FmaProduct::loadQuery(Task &task) {
@@ -180,19 +182,11 @@ void FmaProduct::loadQuery(Task &task) {
   Value view = task.slicer.scalar(read.getBase());
   Value firstRow = task.slicer.scalar(read.getIndices()[0]);
   e.loop(e.index(0), e.index(kernel.rows), 1, [&](Value row) {
-    for (int64_t d = 0; d < form.headDim; d += kernel.width) {
-      Value piece = loadPiece(e, view, e.add(firstRow, row), d, form.headDim);
-      int64_t left = form.headDim - d;
-      if (left >= kernel.width)
-        e.store(piece, query, {row, e.index(d)});
-      else
-        vector::MaskedStoreOp::create(
-            e.b, e.loc, query, ValueRange{row, e.index(d)},
-            vector::ConstantMaskOp::create(
-                e.b, e.loc, VectorType::get(kernel.width, e.b.getI1Type()),
-                left),
-            piece);
-    }
+    forEachPiece(
+        e, form.headDim, kernel.width, [&](Value column, int64_t count) {
+          Value piece = loadPiece(e, view, e.add(firstRow, row), column, count);
+          storeRowPiece(e, piece, query, row, column, count);
+        });
   });
 }
 

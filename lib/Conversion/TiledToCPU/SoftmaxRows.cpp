@@ -229,12 +229,6 @@ static void bindSweepResults(Task &task) {
     });
 }
 
-/// Constant mask of the first `count` lanes.
-static Value firstLanes(Emitter &e, int64_t width, int64_t count) {
-  auto type = VectorType::get(width, e.b.getI1Type());
-  return vector::ConstantMaskOp::create(e.b, e.loc, type, count);
-}
-
 /// Writes one row of the output, by whole vectors and a masked tail.
 static LogicalResult writeOutputRow(Task &task, Value row) {
   Emitter &e = task.e;
@@ -243,21 +237,16 @@ static LogicalResult writeOutputRow(Task &task, Value row) {
   Value base = task.slicer.scalar(write.getBase());
   Value firstRow = task.slicer.scalar(write.getIndices()[0]);
   Value target = e.add(firstRow, row);
-  for (int64_t c = 0; c < kernel.form.valueDim; c += kernel.width) {
-    Value column = e.index(c);
-    FailureOr<Value> piece =
-        task.slicer.tile(write.getValueToStore(), {row, column, kernel.width});
-    if (failed(piece))
-      return failure();
-    int64_t left = kernel.form.valueDim - c;
-    if (left >= kernel.width)
-      e.store(*piece, base, {target, column});
-    else
-      vector::MaskedStoreOp::create(e.b, e.loc, base,
-                                    ValueRange{target, column},
-                                    firstLanes(e, kernel.width, left), *piece);
-  }
-  return success();
+  bool valid = true;
+  forEachPiece(e, kernel.form.valueDim, kernel.width,
+               [&](Value column, int64_t count) {
+                 FailureOr<Value> piece = task.slicer.tile(
+                     write.getValueToStore(), {row, column, kernel.width});
+                 valid &= succeeded(piece);
+                 if (succeeded(piece))
+                   storeRowPiece(e, *piece, base, target, column, count);
+               });
+  return success(valid);
 }
 
 LogicalResult cpu::writeResults(Task &task) {
