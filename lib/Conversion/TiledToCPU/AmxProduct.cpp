@@ -236,32 +236,17 @@ void AmxProduct::pack(Emitter &e, IRMapping &scalars, Value head, Value block) {
                firstKey);
 }
 
-/// 16 keys x 32 d as 16 x 16 words, transposed to d pairs x keys.
 void AmxProduct::packKeys(Emitter &e, Value view, Value position,
                           Value firstKey) {
-  auto row = VectorType::get(kTileDepth, e.b.getBF16Type());
-  auto words = VectorType::get(kTileRows, e.b.getF32Type());
-  auto square = VectorType::get({kTileRows, kTileRows}, e.b.getF32Type());
   Value zero = e.index(0);
-  e.loop(e.index(0), e.index(kernel.keys / kTileRows), 1, [&](Value group) {
-    Value first = e.add(firstKey, e.mul(group, kTileRows));
-    forEachPiece(
-        e, kernel.form.headDim, kTileDepth, [&](Value d, int64_t count) {
-          Value tile = e.constant(square, 0.0);
-          for (int64_t k = 0; k < kTileRows; ++k) {
-            Value piece = loadRowPiece(e, row, view, e.add(first, k), d, count);
-            piece = vector::BitCastOp::create(e.b, e.loc, words, piece);
-            tile = vector::InsertOp::create(e.b, e.loc, piece, tile, k);
-          }
-          Value transposed = vector::TransposeOp::create(
-              e.b, e.loc, tile, ArrayRef<int64_t>{1, 0});
-          Value depth = e.div(d, kTileDepth);
-          for (int64_t p = 0; p < kTileRows; ++p) {
-            Value pairs = vector::ExtractOp::create(e.b, e.loc, transposed, p);
-            e.store(vector::BitCastOp::create(e.b, e.loc, row, pairs),
-                    packedKeys, {position, group, depth, e.index(p), zero});
-          }
-        });
+  e.loop(zero, e.index(kernel.keys / kTileRows), 1, [&](Value group) {
+    packKeyPairs(e, view, e.add(firstKey, e.mul(group, kTileRows)), kTileRows,
+                 kernel.form.headDim, [&](Value word, Value pairs) {
+                   Value depth = e.div(word, kTileRows);
+                   Value row = e.sub(word, e.mul(depth, kTileRows));
+                   e.store(pairs, packedKeys,
+                           {position, group, depth, row, zero});
+                 });
   });
 }
 
@@ -284,13 +269,9 @@ void AmxProduct::packValues(Emitter &e, Value view, Value position,
         Value row = e.sub(pair, e.mul(group, kTileRows));
         Value most = carried[0];
         for (int64_t c = 0; c < valueTiles; ++c) {
-          auto load = [&](int64_t r) {
-            return loadRowPiece(e, half, view, e.add(key, r),
-                                e.index(c * kTileRows),
-                                kernel.form.valueDim - c * kTileRows);
-          };
           Value pairs =
-              vector::InterleaveOp::create(e.b, e.loc, load(0), load(1));
+              loadValuePairs(e, half, view, key, e.index(c * kTileRows),
+                             kernel.form.valueDim - c * kTileRows);
           e.store(pairs, packedValues,
                   {position, group, e.index(c), row, e.index(0)});
           if (!isSpecial)
@@ -448,27 +429,14 @@ void AmxProduct::rescale(Task &task) {
 void AmxProduct::copySeenValues(Task &task, Value position) {
   Emitter &e = task.e;
   auto row = VectorType::get(kTileDepth, e.b.getBF16Type());
-  auto lanes = VectorType::get(kTileDepth, e.b.getI8Type());
-  Value none = arith::ConstantOp::create(
-      e.b, e.loc, DenseElementsAttr::get(lanes, e.b.getI8IntegerAttr(0)));
-  auto half = VectorType::get(kTileRows, e.b.getI8Type());
   Value zero = e.index(0);
   e.loop(zero, e.index(kernel.keys / 2), 1, [&](Value pair) {
     Value group = e.div(pair, kTileRows);
     Value inner = e.sub(pair, e.mul(group, kTileRows));
-    auto seen = [&](int64_t r) -> Value {
-      Value byte = memref::LoadOp::create(e.b, e.loc, task.scratch.seen,
-                                          ValueRange{e.add(e.mul(pair, 2), r)});
-      return e.splat(half, byte);
-    };
-    Value isSeen = arith::CmpIOp::create(
-        e.b, e.loc, arith::CmpIPredicate::ne,
-        vector::InterleaveOp::create(e.b, e.loc, seen(0), seen(1)), none);
     for (int64_t c = 0; c < valueTiles; ++c) {
       Value pairs =
           e.load(row, packedValues, {position, group, e.index(c), inner, zero});
-      e.store(arith::SelectOp::create(e.b, e.loc, isSeen, pairs,
-                                      e.constant(row, 0.0)),
+      e.store(hideUnseenPairs(e, pairs, task.scratch.seen, e.mul(pair, 2)),
               seenValues, {zero, group, e.index(c), inner, zero});
     }
   });

@@ -94,8 +94,9 @@ int64_t CpuKernel::outputRows(int64_t vectors) const {
 /// D 64 and at D 128 (128 and 64 keys), twice as much costs 4 and 7 %.
 int64_t CpuKernel::valueChunk() const {
   int64_t l1Bytes = std::max<int64_t>(form.target.scratchBytes, 16 << 10);
+  Type factor = roundsProbabilities() ? form.elementType : type;
   int64_t rowBytes =
-      std::max<int64_t>(valueColumns, 1) * type.getIntOrFloatBitWidth() / 8;
+      std::max<int64_t>(valueColumns, 1) * factor.getIntOrFloatBitWidth() / 8;
   return std::max<int64_t>(l1Bytes * 2 / 3 / rowBytes / 16 * 16, 16);
 }
 
@@ -173,6 +174,13 @@ void cpu::storeRowPiece(Emitter &e, Value piece, Value view, Value row,
                                   mask, piece);
   else
     e.store(piece, view, {row, column});
+}
+
+std::unique_ptr<TileProduct> cpu::createProduct(const CpuKernel &kernel) {
+  StringRef name = kernel.form.tiling.product;
+  return name == "amx"   ? createAmxProduct(kernel)
+         : name == "dot" ? createDotProduct(kernel)
+                         : createFmaProduct(kernel);
 }
 
 Value cpu::sequenceLength(Emitter &e, vector::TransferReadOp read) {

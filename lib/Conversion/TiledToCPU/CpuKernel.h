@@ -4,7 +4,9 @@
 // the ops that the pieces of the back end emit. Each idea has its file:
 //
 //   TiledToCPU.cpp   the order of things: pack, tasks, sweep, epilogue
-//   FmaProduct.cpp   tile products by vector multiply-add
+//   VectorProduct.cpp tile products by vector instructions, whose lanes are
+//   FmaProduct.cpp     multiply-adds
+//   DotProduct.cpp     or dot products of pairs
 //   AmxProduct.cpp   tile products by AMX tile registers
 //   TaskScalars.cpp  bounds, views and conditions of tasks and key blocks
 //   SoftmaxRows.cpp  the online softmax over the rows of a score tile
@@ -110,7 +112,9 @@ struct CpuKernel {
     return form.tiling.product == "amx" ? registerColumns : width;
   }
   /// Whether P is rounded before it is multiplied.
-  bool roundsProbabilities() const { return form.tiling.product == "amx"; }
+  bool roundsProbabilities() const {
+    return form.tiling.product == "amx" || form.tiling.product == "dot";
+  }
   /// Whether the lse needs a row sum of its own.
   bool needsExactSum() const { return roundsProbabilities() && form.lse; }
   int64_t panels() const { return keys / registerColumns; }
@@ -196,7 +200,10 @@ public:
 };
 
 std::unique_ptr<TileProduct> createFmaProduct(const CpuKernel &kernel);
+std::unique_ptr<TileProduct> createDotProduct(const CpuKernel &kernel);
 std::unique_ptr<TileProduct> createAmxProduct(const CpuKernel &kernel);
+/// By the name in the tiling.
+std::unique_ptr<TileProduct> createProduct(const CpuKernel &kernel);
 
 /// Clones the scalars of a block of the tiled form whose operands are there.
 mlir::LogicalResult cloneScalars(Task &task, mlir::Block &block);
@@ -225,6 +232,18 @@ mlir::Value loadRowPiece(Emitter &e, mlir::VectorType type, mlir::Value view,
 /// Writes the first `count` lanes.
 void storeRowPiece(Emitter &e, mlir::Value piece, mlir::Value view,
                    mlir::Value row, mlir::Value column, int64_t count);
+/// Calls `store` for each word p: the elements 2p and 2p + 1 of `width` keys.
+/// Words come in groups of `width`, zero past `size`.
+void packKeyPairs(
+    Emitter &e, mlir::Value view, mlir::Value firstKey, int64_t width,
+    int64_t size,
+    llvm::function_ref<void(mlir::Value word, mlir::Value pairs)> store);
+/// A piece of the rows of two keys, interleaved.
+mlir::Value loadValuePairs(Emitter &e, mlir::VectorType half, mlir::Value view,
+                           mlir::Value key, mlir::Value column, int64_t count);
+/// The pairs with zeros for the keys that no row sees.
+mlir::Value hideUnseenPairs(Emitter &e, mlir::Value pairs, mlir::Value seen,
+                            mlir::Value firstKey);
 /// The length of the sequence that the view of an operand is cut from.
 mlir::Value sequenceLength(Emitter &e, mlir::vector::TransferReadOp read);
 /// m, alpha, p and l of one key block (the online softmax).

@@ -58,8 +58,7 @@ class KernelEmitter {
 public:
   KernelEmitter(OpBuilder &builder, TiledForm &form)
       : e{builder, form.tasks.getLoc()}, form(form), kernel(form),
-        product(form.tiling.product == "amx" ? createAmxProduct(kernel)
-                                             : createFmaProduct(kernel)) {}
+        product(createProduct(kernel)) {}
   LogicalResult emit();
 
 private:
@@ -294,14 +293,30 @@ LogicalResult KernelEmitter::emit() {
   return success(valid);
 }
 
+/// Whether the chip has the instructions of a product for these elements.
+static bool hasProduct(const TiledForm &form) {
+  StringRef product = form.tiling.product;
+  if (product == "dot")
+    return form.elementType.isBF16() &&
+           (form.target.has("avx512bf16") || form.target.has("bf16"));
+  if (product == "amx")
+    return form.elementType.isBF16() && form.target.has("amx-bf16");
+  return true;
+}
+
 /// A CPU has the row maximum at hand: it costs less than a vote on it.
 static LogicalResult verifyMappable(TiledForm &form) {
-  if (form.tiling.softmax == "exact")
-    return success();
-  return form.tasks.emitOpError("expects an exact softmax to map to a CPU, "
-                                "got \"")
-         << form.tiling.softmax
-         << "\"; state softmax = \"exact\" in the tiling";
+  if (form.tiling.softmax != "exact")
+    return form.tasks.emitOpError("expects an exact softmax to map to a CPU, "
+                                  "got \"")
+           << form.tiling.softmax
+           << "\"; state softmax = \"exact\" in the tiling";
+  if (!hasProduct(form))
+    return form.tasks.emitOpError("expects a product that '")
+           << form.target.name << "' has for " << form.elementType << ", got \""
+           << form.tiling.product
+           << "\"; state product = \"fma\" in the tiling";
+  return success();
 }
 
 /// Whether the chip rounds f32 to bf16 in one instruction.
@@ -320,7 +335,12 @@ struct TiledToCPU : attn::impl::TiledToCPUBase<TiledToCPU> {
     bool roundsInSoftware = false;
     for (scf::ForallOp loop : kernels) {
       FailureOr<TiledForm> form = readTiledForm(loop);
-      if (failed(form) || failed(verifyMappable(*form)))
+      if (failed(form))
+        return signalPassFailure();
+      // With nothing to multiply there is no element type either.
+      if (!form->query && !form->value)
+        form->tiling.product = "fma";
+      if (failed(verifyMappable(*form)))
         return signalPassFailure();
       OpBuilder builder(loop);
       if (failed(KernelEmitter(builder, *form).emit()))

@@ -258,7 +258,7 @@ TEST_P(CpuKernels, LongRandomProblems) {
 INSTANTIATE_TEST_SUITE_P(Targets, CpuKernels,
 #if defined(__x86_64__)
                          ::testing::Values("cpu", "cpu:avx2", "cpu:avx512",
-                                           "cpu:amx"),
+                                           "cpu:amx", "cpu:avx512-bf16"),
 #else
     ::testing::Values("cpu", "cpu:neon", "cpu:neon-bf16"),
 #endif

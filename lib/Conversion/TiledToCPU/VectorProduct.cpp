@@ -1,0 +1,393 @@
+//===- VectorProduct.cpp - Tile products by vector instructions -----------===//
+//
+// Both products are loops around a register tile of accumulators:
+//
+//   scores   for panel of keys, for group of rows:
+//              c = 0;  for d: c[r][v] += q[r][d] * K[panel][d][v]
+//   output   for group of value columns, for group of rows:
+//              c = acc alpha;  for j: c[r][v] += p[r][j] * V[j][v]
+//
+// A step of d or j is one element, or a pair where the instruction multiplies
+// pairs. The reduction is a loop, never unrolled SSA: unrolled, the operands of
+// every step are alive at once and spill. Keys are packed once per key/value
+// head as [block][panel][step][columns], so that the inner loop reads whole
+// vectors in order. Values are read in place where the instruction can, else
+// packed as [block][step][columns].
+//
+//===----------------------------------------------------------------------===//
+
+#include "VectorProduct.h"
+
+using namespace mlir;
+using namespace attn;
+using namespace attn::cpu;
+
+namespace {
+
+class VectorProduct : public TileProduct {
+public:
+  VectorProduct(const CpuKernel &kernel, std::unique_ptr<LaneProduct> lanes)
+      : kernel(kernel), lanes(std::move(lanes)) {}
+
+  void allocate(Emitter &e, Value heads) override;
+  void pack(Emitter &e, IRMapping &scalars, Value head, Value block) override;
+  void loadQuery(Task &task) override;
+  void beginThread(Emitter &e) override;
+  LogicalResult scores(Task &task, const KeyBlock &block) override;
+  Value storeProbabilities(Task &task, Value row, Value column,
+                           Value piece) override;
+  void output(Task &task, const KeyBlock &block) override;
+  void deallocate(Emitter &e) override;
+  Value keyBlocks() const override { return blocks; }
+
+private:
+  void packKeyPanel(Emitter &e, Value view, Value position, Value panel,
+                    Value firstKey);
+  LogicalResult keepScores(Task &task, Value row, Value column,
+                           ArrayRef<Value> raw);
+  SmallVector<Value> multiplyScores(Task &task, Value position, Value panel,
+                                    Value row);
+  SmallVector<Value> loadValues(Task &task, const KeyBlock &block, Value step,
+                                Value column, int64_t vectors);
+  void multiplyOutput(Task &task, const KeyBlock &block, Value first,
+                      Value column, int64_t vectors);
+
+  bool packsValues() const { return kernel.form.value && lanes->packsValues(); }
+  int64_t querySteps() const { return lanes->steps(kernel.form.headDim); }
+
+  const CpuKernel &kernel;
+  std::unique_ptr<LaneProduct> lanes;
+  Value packedKeys;   // [head x block][panel][step][register columns x depth]
+  Value packedValues; // [head x block][step][value columns x depth]
+  Value blocks;       // key blocks of a head
+  Value query;        // scratch: words of the query tile
+};
+
+} // namespace
+
+std::unique_ptr<TileProduct>
+cpu::createVectorProduct(const CpuKernel &kernel,
+                         std::unique_ptr<LaneProduct> lanes) {
+  return std::make_unique<VectorProduct>(kernel, std::move(lanes));
+}
+
+static int64_t roundUp(int64_t value, int64_t step) {
+  return (value + step - 1) / step * step;
+}
+
+//===----------------------------------------------------------------------===//
+// Packing
+//===----------------------------------------------------------------------===//
+
+void VectorProduct::allocate(Emitter &e, Value heads) {
+  TiledForm &form = kernel.form;
+  vector::TransferReadOp operand = form.key ? form.key : form.value;
+  if (!operand)
+    return;
+  blocks = e.ceilDiv(sequenceLength(e, operand), form.blockKey);
+  Value positions = e.mul(heads, blocks);
+  auto allocate = [&](ArrayRef<int64_t> shape) -> Value {
+    SmallVector<int64_t> sizes = {ShapedType::kDynamic};
+    llvm::append_range(sizes, shape);
+    return memref::AllocOp::create(e.b, e.loc,
+                                   MemRefType::get(sizes, lanes->factor),
+                                   positions, e.b.getI64IntegerAttr(64));
+  };
+  // A transpose of words makes as many steps as a register has lanes.
+  int64_t steps =
+      lanes->depth == 1 ? querySteps() : roundUp(querySteps(), kernel.width);
+  if (form.key)
+    packedKeys = allocate(
+        {kernel.panels(), steps, kernel.registerColumns * lanes->depth});
+  if (packsValues())
+    packedValues = allocate(
+        {lanes->steps(form.blockKey), kernel.valueColumns * lanes->depth});
+}
+
+void VectorProduct::deallocate(Emitter &e) {
+  for (Value workspace : {packedKeys, packedValues})
+    if (workspace)
+      memref::DeallocOp::create(e.b, e.loc, workspace);
+}
+
+void VectorProduct::beginThread(Emitter &e) {
+  int64_t words = roundUp(std::max<int64_t>(querySteps(), 1), kernel.width);
+  query = memref::AllocaOp::create(
+      e.b, e.loc, MemRefType::get({kernel.rows, words}, kernel.type),
+      e.b.getI64IntegerAttr(64));
+}
+
+void VectorProduct::pack(Emitter &e, IRMapping &scalars, Value head,
+                         Value block) {
+  TiledForm &form = kernel.form;
+  Value position = e.add(e.mul(head, blocks), block);
+  Value firstKey = e.mul(block, form.blockKey);
+  if (form.key) {
+    Value view = scalars.lookupOrDefault(Value(form.key.getBase()));
+    e.loop(e.index(0), e.index(kernel.panels()), 1, [&](Value panel) {
+      packKeyPanel(e, view, position, panel,
+                   e.add(firstKey, e.mul(panel, kernel.registerColumns)));
+    });
+  }
+  if (!packsValues())
+    return;
+  Value view = scalars.lookupOrDefault(Value(form.value.getBase()));
+  e.loop(e.index(0), e.index(lanes->steps(form.blockKey)), 1, [&](Value step) {
+    Value key = e.add(firstKey, e.mul(step, lanes->depth));
+    forEachPiece(
+        e, form.valueDim, kernel.width, [&](Value column, int64_t count) {
+          e.store(lanes->packValues(e, view, key, column, count), packedValues,
+                  {position, step, e.mul(column, lanes->depth)});
+        });
+  });
+}
+
+void VectorProduct::packKeyPanel(Emitter &e, Value view, Value position,
+                                 Value panel, Value firstKey) {
+  e.loop(e.index(0), e.index(kernel.registerColumns), kernel.width,
+         [&](Value group) {
+           lanes->packKeys(
+               e, view, e.add(firstKey, group), [&](Value step, Value factors) {
+                 e.store(factors, packedKeys,
+                         {position, panel, step, e.mul(group, lanes->depth)});
+               });
+         });
+}
+
+void VectorProduct::loadQuery(Task &task) {
+  TiledForm &form = kernel.form;
+  vector::TransferReadOp read = form.query;
+  if (!read)
+    return;
+  Emitter &e = task.e;
+  Value view = task.slicer.scalar(read.getBase());
+  Value firstRow = task.slicer.scalar(read.getIndices()[0]);
+  e.loop(e.index(0), e.index(kernel.rows), 1, [&](Value row) {
+    forEachPiece(e, form.headDim, kernel.width * lanes->depth,
+                 [&](Value column, int64_t count) {
+                   Value words = lanes->loadQuery(e, view, e.add(firstRow, row),
+                                                  column, count);
+                   e.store(words, query, {row, e.div(column, lanes->depth)});
+                 });
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Products
+//===----------------------------------------------------------------------===//
+
+/// Where the packed operands of a key block lie.
+static Value packedPosition(Task &task, Value blocks, const KeyBlock &block) {
+  Emitter &e = task.e;
+  return e.add(e.mul(block.head, blocks),
+               e.div(block.start, task.kernel.form.blockKey));
+}
+
+SmallVector<Value> VectorProduct::multiplyScores(Task &task, Value position,
+                                                 Value panel, Value row) {
+  Emitter &e = task.e;
+  int64_t vectors = kernel.registerColumns / kernel.width;
+  SmallVector<Value> zeros(kernel.registerRows * vectors,
+                           e.constant(kernel.vector, 0.0));
+  if (!kernel.form.scores)
+    return zeros;
+  return e.loop(
+      e.index(0), e.index(querySteps()), 1, zeros,
+      [&](Value step, ValueRange sums) {
+        SmallVector<Value> keys, next;
+        for (int64_t v = 0; v < vectors; ++v)
+          keys.push_back(e.load(lanes->registerType(), packedKeys,
+                                {position, panel, step,
+                                 e.index(v * kernel.width * lanes->depth)}));
+        for (int64_t r = 0; r < kernel.registerRows; ++r) {
+          Value q = memref::LoadOp::create(e.b, e.loc, query,
+                                           ValueRange{e.add(row, r), step});
+          for (int64_t v = 0; v < vectors; ++v)
+            next.push_back(
+                lanes->multiplyAdd(e, q, keys[v], sums[r * vectors + v]));
+        }
+        return next;
+      });
+}
+
+/// In place of the scores of the row, as words.
+Value VectorProduct::storeProbabilities(Task &task, Value row, Value column,
+                                        Value piece) {
+  Emitter &e = task.e;
+  Value words = lanes->packProbabilities(e, piece);
+  e.store(words, task.scratch.scores, {row, e.div(column, lanes->depth)});
+  return piece;
+}
+
+/// Stores the finished pieces of one row of a register tile and keeps the lane
+/// maxima.
+LogicalResult VectorProduct::keepScores(Task &task, Value row, Value column,
+                                        ArrayRef<Value> raw) {
+  Emitter &e = task.e;
+  const Scratch &s = task.scratch;
+  int64_t vectors = raw.size() / kernel.registerRows;
+  return branchOnEdge(task, [&](bool testElements) -> LogicalResult {
+    for (int64_t r = 0; r < kernel.registerRows; ++r) {
+      Value at = e.add(row, r);
+      Value largest = e.load(kernel.vector, s.laneMax, {at, e.index(0)});
+      for (int64_t v = 0; v < vectors; ++v) {
+        Value c = e.add(column, v * kernel.width);
+        FailureOr<Value> score =
+            finishScore(task, at, c, raw[r * vectors + v], testElements);
+        if (failed(score))
+          return failure();
+        e.store(*score, s.scores, {at, c});
+        largest = e.maxLanes(largest, *score);
+      }
+      e.store(largest, s.laneMax, {at, e.index(0)});
+    }
+    return success();
+  });
+}
+
+/// Panels outside, rows inside: a panel stays in L1 while all rows pass by.
+LogicalResult VectorProduct::scores(Task &task, const KeyBlock &block) {
+  Emitter &e = task.e;
+  Value position = packedKeys ? packedPosition(task, blocks, block) : Value();
+  bool valid = true;
+  Value panels =
+      e.ceilDiv(block.limit(e.index(kernel.rows - 1)), kernel.registerColumns);
+  e.loop(e.index(0), panels, 1, [&](Value panel) {
+    Value column = e.mul(panel, kernel.registerColumns);
+    auto multiply = [&](Value row) {
+      SmallVector<Value> sums = multiplyScores(task, position, panel, row);
+      valid &= succeeded(keepScores(task, row, column, sums));
+    };
+    e.loop(
+        e.index(0), e.index(kernel.rows), kernel.registerRows, [&](Value row) {
+          if (!kernel.form.rightBound)
+            return multiply(row);
+          Value isReached = arith::CmpIOp::create(
+              e.b, e.loc, arith::CmpIPredicate::slt, column, block.limit(row));
+          scf::IfOp::create(e.b, e.loc, isReached, [&](OpBuilder &, Location) {
+            multiply(row);
+            scf::YieldOp::create(e.b, e.loc);
+          });
+        });
+  });
+  return success(valid);
+}
+
+/// The step of the key when some row sees it: the value of a key that none
+/// sees may be NaN, and 0 NaN is NaN.
+static SmallVector<Value>
+whereSeen(Task &task, Value key, ValueRange carried,
+          llvm::function_ref<SmallVector<Value>(Value, ValueRange)> step) {
+  Emitter &e = task.e;
+  Value seen = memref::LoadOp::create(e.b, e.loc, task.scratch.seen, key);
+  Value zero = arith::ConstantOp::create(e.b, e.loc, e.b.getI8IntegerAttr(0));
+  Value isSeen =
+      arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ne, seen, zero);
+  auto branch = scf::IfOp::create(
+      e.b, e.loc, isSeen,
+      [&](OpBuilder &, Location) {
+        scf::YieldOp::create(e.b, e.loc, step(key, carried));
+      },
+      [&](OpBuilder &, Location) {
+        scf::YieldOp::create(e.b, e.loc, carried);
+      });
+  return SmallVector<Value>(branch.getResults());
+}
+
+/// The factors of one step, zero for keys of a pair that no row sees.
+SmallVector<Value> VectorProduct::loadValues(Task &task, const KeyBlock &block,
+                                             Value step, Value column,
+                                             int64_t vectors) {
+  Emitter &e = task.e;
+  Value position = packedValues ? packedPosition(task, blocks, block) : Value();
+  SmallVector<Value> values;
+  for (int64_t v = 0; v < vectors; ++v) {
+    Value c = e.add(column, v * kernel.width);
+    if (!packedValues) {
+      Value base = task.slicer.scalar(kernel.form.value.getBase());
+      values.push_back(
+          e.load(kernel.vector, base, {e.add(block.start, step), c}));
+      continue;
+    }
+    Value factors = e.load(lanes->registerType(), packedValues,
+                           {position, step, e.mul(c, lanes->depth)});
+    if (kernel.form.seenKeys && lanes->depth == 2)
+      factors = hideUnseenPairs(e, factors, task.scratch.seen, e.mul(step, 2));
+    values.push_back(factors);
+  }
+  return values;
+}
+
+/// acc alpha + P V for one column group and the keys [first, first + chunk).
+void VectorProduct::multiplyOutput(Task &task, const KeyBlock &block,
+                                   Value first, Value column, int64_t vectors) {
+  Emitter &e = task.e;
+  const Scratch &s = task.scratch;
+  int64_t step = kernel.outputRows(vectors);
+  Value one = e.constant(kernel.type, 1.0);
+  Value isFirst = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq,
+                                        first, e.index(0));
+  e.loop(e.index(0), e.index(kernel.rows), step, [&](Value row) {
+    auto place = [&](int64_t r, int64_t v) {
+      return SmallVector<Value>{e.add(row, r), e.add(column, v * kernel.width)};
+    };
+    SmallVector<Value> sums;
+    for (int64_t r = 0; r < step; ++r) {
+      Value alpha = memref::LoadOp::create(e.b, e.loc, s.correction,
+                                           ValueRange{e.add(row, r)});
+      alpha = arith::SelectOp::create(e.b, e.loc, isFirst, alpha, one);
+      for (int64_t v = 0; v < vectors; ++v)
+        sums.push_back(arith::MulFOp::create(
+            e.b, e.loc, e.load(kernel.vector, s.output, place(r, v)),
+            e.splat(kernel.vector, alpha)));
+    }
+    Value last = e.min(e.add(first, kernel.valueChunk()), block.limit(row));
+    auto multiply = [&](Value key, ValueRange carried) {
+      SmallVector<Value> values = loadValues(task, block, key, column, vectors);
+      SmallVector<Value> next;
+      for (int64_t r = 0; r < step; ++r) {
+        Value p = memref::LoadOp::create(e.b, e.loc, s.scores,
+                                         ValueRange{e.add(row, r), key});
+        for (int64_t v = 0; v < vectors; ++v)
+          next.push_back(
+              lanes->multiplyAdd(e, p, values[v], carried[r * vectors + v]));
+      }
+      return next;
+    };
+    bool branches = kernel.form.seenKeys && lanes->depth == 1;
+    sums = e.loop(e.div(first, lanes->depth), e.ceilDiv(last, lanes->depth), 1,
+                  sums, [&](Value key, ValueRange carried) {
+                    return branches ? whereSeen(task, key, carried, multiply)
+                                    : multiply(key, carried);
+                  });
+    for (int64_t r = 0; r < step; ++r)
+      for (int64_t v = 0; v < vectors; ++v)
+        e.store(sums[r * vectors + v], s.output, place(r, v));
+  });
+}
+
+/// Chunks of values outside, rows inside: a chunk stays in L1 meanwhile.
+void VectorProduct::output(Task &task, const KeyBlock &block) {
+  if (!kernel.form.value)
+    return;
+  Emitter &e = task.e;
+  // Column groups of nearly equal width: 5 vectors as 3 + 2, not 4 + 1.
+  int64_t total = kernel.valueColumns / kernel.width;
+  int64_t most = kernel.registerColumns / kernel.width;
+  int64_t groups = (total + most - 1) / most;
+  int64_t narrow = total / groups, wideGroups = total % groups;
+  int64_t wideEnd = wideGroups * (narrow + 1) * kernel.width;
+  e.loop(e.index(0), block.limit(e.index(kernel.rows - 1)), kernel.valueChunk(),
+         [&](Value first) {
+           auto multiply = [&](int64_t begin, int64_t end, int64_t vectors) {
+             if (begin == end)
+               return;
+             e.loop(e.index(begin), e.index(end), vectors * kernel.width,
+                    [&](Value column) {
+                      multiplyOutput(task, block, first, column, vectors);
+                    });
+           };
+           multiply(0, wideEnd, narrow + 1);
+           multiply(wideEnd, kernel.valueColumns, narrow);
+         });
+}
