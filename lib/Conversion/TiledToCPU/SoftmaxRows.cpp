@@ -84,8 +84,10 @@ static void reduceRowMaxima(Task &task) {
   e.loop(e.index(0), e.index(task.kernel.rows), 1, [&](Value row) {
     Value lanes = e.load(task.kernel.vector, s.laneMax, {row, e.index(0)});
     Value old = memref::LoadOp::create(e.b, e.loc, s.rowMax, row);
+    // No lane holds a NaN, see maxLanes: a tree, not a chain of comparisons.
     Value reduced = vector::ReductionOp::create(
-        e.b, e.loc, vector::CombiningKind::MAXNUMF, lanes);
+        e.b, e.loc, vector::CombiningKind::MAXNUMF, lanes,
+        arith::FastMathFlags::nnan);
     Value next = e.maxLanes(old, reduced);
     memref::StoreOp::create(e.b, e.loc, next, s.nextMax, row);
   });
