@@ -26,6 +26,7 @@ public:
                 llvm::function_ref<void(Value, Value)> store) const override {
     packKeyPairs(e, view, firstKey, kernel.width, kernel.form.headDim, store);
   }
+  bool packsKeys() const override { return true; }
   bool packsValues() const override { return true; }
   Value packValues(Emitter &e, Value view, Value key, Value column,
                    int64_t count) const override {

@@ -1,7 +1,8 @@
 //===- FmaProduct.cpp - Multiply-add of one element a lane ----------------===//
 //
 // Factors are of the accumulator's type: f16 and bf16 are widened when they are
-// packed. Values that are whole registers already are read where they lie.
+// packed, or where they are read when the tiling packs nothing. Values that are
+// whole registers of that type already are always read where they lie.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,8 +21,9 @@ public:
 
   void packKeys(Emitter &e, Value view, Value firstKey,
                 llvm::function_ref<void(Value, Value)> store) const override;
+  bool packsKeys() const override { return kernel.form.tiling.pack; }
   bool packsValues() const override {
-    return kernel.form.elementType != kernel.type ||
+    return (packsKeys() && kernel.form.elementType != kernel.type) ||
            kernel.valueColumns != kernel.form.valueDim;
   }
   Value packValues(Emitter &e, Value view, Value key, Value column,
@@ -32,7 +34,9 @@ public:
                   int64_t count) const override {
     return loadWidened(e, view, row, column, count);
   }
-  Value packProbabilities(Emitter &e, Value &piece) const override { return piece; }
+  Value packProbabilities(Emitter &e, Value &piece) const override {
+    return piece;
+  }
   Value multiplyAdd(Emitter &e, Value word, Value factors,
                     Value sum) const override {
     return vector::FMAOp::create(e.b, e.loc, e.splat(kernel.vector, word),
@@ -70,8 +74,8 @@ void FmaLanes::packKeys(Emitter &e, Value view, Value firstKey,
       Value piece = loadWidened(e, view, e.add(firstKey, k), d, count);
       tile = vector::InsertOp::create(e.b, e.loc, piece, tile, k);
     }
-    Value transposed = vector::TransposeOp::create(e.b, e.loc, tile,
-                                                   ArrayRef<int64_t>{1, 0});
+    Value transposed =
+        vector::TransposeOp::create(e.b, e.loc, tile, ArrayRef<int64_t>{1, 0});
     for (int64_t k = 0; k < count; ++k)
       store(e.add(d, k), vector::ExtractOp::create(e.b, e.loc, transposed, k));
   };

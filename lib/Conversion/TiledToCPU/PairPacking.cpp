@@ -26,8 +26,8 @@ void cpu::packKeyPairs(Emitter &e, Value view, Value firstKey, int64_t width,
       piece = vector::BitCastOp::create(e.b, e.loc, words, piece);
       tile = vector::InsertOp::create(e.b, e.loc, piece, tile, k);
     }
-    Value transposed = vector::TransposeOp::create(e.b, e.loc, tile,
-                                                   ArrayRef<int64_t>{1, 0});
+    Value transposed =
+        vector::TransposeOp::create(e.b, e.loc, tile, ArrayRef<int64_t>{1, 0});
     Value firstWord = e.div(d, 2);
     for (int64_t p = 0; p < width; ++p) {
       Value pairs = vector::ExtractOp::create(e.b, e.loc, transposed, p);
@@ -49,14 +49,15 @@ Value cpu::hideUnseenPairs(Emitter &e, Value pairs, Value seen,
   auto type = cast<VectorType>(pairs.getType());
   auto half = VectorType::get(type.getDimSize(0) / 2, e.b.getI8Type());
   auto flag = [&](int64_t key) -> Value {
-    return e.splat(half, memref::LoadOp::create(e.b, e.loc, seen,
-                                                ValueRange{e.add(firstKey, key)}));
+    return e.splat(half,
+                   memref::LoadOp::create(e.b, e.loc, seen,
+                                          ValueRange{e.add(firstKey, key)}));
   };
   Value flags = vector::InterleaveOp::create(e.b, e.loc, flag(0), flag(1));
-  Value none = arith::ConstantOp::create(
-      e.b, e.loc, e.b.getZeroAttr(flags.getType()));
-  Value isSeen = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ne,
-                                       flags, none);
+  Value none =
+      arith::ConstantOp::create(e.b, e.loc, e.b.getZeroAttr(flags.getType()));
+  Value isSeen =
+      arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ne, flags, none);
   return arith::SelectOp::create(e.b, e.loc, isSeen, pairs,
                                  e.constant(type, 0.0));
 }

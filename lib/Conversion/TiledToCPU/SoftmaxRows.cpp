@@ -85,9 +85,9 @@ static void reduceRowMaxima(Task &task) {
     Value lanes = e.load(task.kernel.vector, s.laneMax, {row, e.index(0)});
     Value old = memref::LoadOp::create(e.b, e.loc, s.rowMax, row);
     // No lane holds a NaN, see maxLanes: a tree, not a chain of comparisons.
-    Value reduced = vector::ReductionOp::create(
-        e.b, e.loc, vector::CombiningKind::MAXNUMF, lanes,
-        arith::FastMathFlags::nnan);
+    Value reduced =
+        vector::ReductionOp::create(e.b, e.loc, vector::CombiningKind::MAXNUMF,
+                                    lanes, arith::FastMathFlags::nnan);
     Value next = e.maxLanes(old, reduced);
     memref::StoreOp::create(e.b, e.loc, next, s.nextMax, row);
   });

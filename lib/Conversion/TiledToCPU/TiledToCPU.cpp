@@ -85,8 +85,8 @@ private:
 Value KernelEmitter::worthThreads() {
   Value work = e.mul(e.mul(batch, heads), e.mul(queryBlocks, form.blockQuery));
   work = e.mul(work, std::max<int64_t>(form.headDim + form.valueDim, 1));
-  if (Value blocks = product->keyBlocks())
-    work = e.mul(work, e.mul(blocks, form.blockKey));
+  if (vector::TransferReadOp operand = form.key ? form.key : form.value)
+    work = e.mul(work, sequenceLength(e, operand));
   return arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::sge, work,
                                e.index(kParallelThreshold));
 }

@@ -14,6 +14,9 @@
 // vectors in order. Values are read in place where the instruction can, else
 // packed as [block][step][columns].
 //
+// For a few rows packing costs more than it brings. Then a score is a product
+// of two rows as they lie, lane by lane along d, and a sum across the lanes.
+//
 //===----------------------------------------------------------------------===//
 
 #include "VectorProduct.h"
@@ -38,20 +41,29 @@ public:
                            Value piece) override;
   void output(Task &task, const KeyBlock &block) override;
   void deallocate(Emitter &e) override;
-  Value keyBlocks() const override { return blocks; }
+  Value keyBlocks() const override {
+    return packsKeys() || packsValues() ? blocks : Value();
+  }
 
 private:
   void packKeyPanel(Emitter &e, Value view, Value position, Value panel,
                     Value firstKey);
   LogicalResult keepScores(Task &task, Value row, Value column,
                            ArrayRef<Value> raw);
-  SmallVector<Value> multiplyScores(Task &task, Value position, Value panel,
-                                    Value row);
+  SmallVector<Value> multiplyPanel(Task &task, const KeyBlock &block,
+                                   Value panel, Value row);
+  SmallVector<Value> multiplyInPlace(Task &task, const KeyBlock &block,
+                                     Value panel, Value row);
+  /// Keys that are multiplied side by side where they lie: enough independent
+  /// sums for one row to hide the latency of the multiply-add.
+  int64_t keysInPlace() const { return std::min<int64_t>(4, kernel.width); }
+  void multiplyKeys(Task &task, Value firstKey, Value row, Value column);
   SmallVector<Value> loadValues(Task &task, const KeyBlock &block, Value step,
                                 Value column, int64_t vectors);
   void multiplyOutput(Task &task, const KeyBlock &block, Value first,
                       Value column, int64_t vectors);
 
+  bool packsKeys() const { return kernel.form.key && lanes->packsKeys(); }
   bool packsValues() const { return kernel.form.value && lanes->packsValues(); }
   int64_t querySteps() const { return lanes->steps(kernel.form.headDim); }
 
@@ -96,7 +108,7 @@ void VectorProduct::allocate(Emitter &e, Value heads) {
   // A transpose of words makes as many steps as a register has lanes.
   int64_t steps =
       lanes->depth == 1 ? querySteps() : roundUp(querySteps(), kernel.width);
-  if (form.key)
+  if (packsKeys())
     packedKeys = allocate(
         {kernel.panels(), steps, kernel.registerColumns * lanes->depth});
   if (packsValues())
@@ -122,7 +134,7 @@ void VectorProduct::pack(Emitter &e, IRMapping &scalars, Value head,
   TiledForm &form = kernel.form;
   Value position = e.add(e.mul(head, blocks), block);
   Value firstKey = e.mul(block, form.blockKey);
-  if (form.key) {
+  if (packsKeys()) {
     Value view = scalars.lookupOrDefault(Value(form.key.getBase()));
     e.loop(e.index(0), e.index(kernel.panels()), 1, [&](Value panel) {
       packKeyPanel(e, view, position, panel,
@@ -183,14 +195,17 @@ static Value packedPosition(Task &task, Value blocks, const KeyBlock &block) {
                e.div(block.start, task.kernel.form.blockKey));
 }
 
-SmallVector<Value> VectorProduct::multiplyScores(Task &task, Value position,
-                                                 Value panel, Value row) {
+/// The raw scores of a row of register tiles, from a packed panel.
+SmallVector<Value> VectorProduct::multiplyPanel(Task &task,
+                                                const KeyBlock &block,
+                                                Value panel, Value row) {
   Emitter &e = task.e;
   int64_t vectors = kernel.registerColumns / kernel.width;
   SmallVector<Value> zeros(kernel.registerRows * vectors,
                            e.constant(kernel.vector, 0.0));
   if (!kernel.form.scores)
     return zeros;
+  Value position = packedPosition(task, blocks, block);
   return e.loop(
       e.index(0), e.index(querySteps()), 1, zeros,
       [&](Value step, ValueRange sums) {
@@ -208,6 +223,62 @@ SmallVector<Value> VectorProduct::multiplyScores(Task &task, Value position,
         }
         return next;
       });
+}
+
+/// The same from keys as they lie.
+SmallVector<Value> VectorProduct::multiplyInPlace(Task &task,
+                                                  const KeyBlock &block,
+                                                  Value panel, Value row) {
+  Emitter &e = task.e;
+  int64_t vectors = kernel.registerColumns / kernel.width;
+  Value first = e.mul(panel, kernel.registerColumns);
+  Value end = e.add(first, kernel.registerColumns);
+  e.loop(first, end, keysInPlace(), [&](Value column) {
+    multiplyKeys(task, e.add(block.start, column), row, column);
+  });
+  SmallVector<Value> raw;
+  for (int64_t r = 0; r < kernel.registerRows; ++r)
+    for (int64_t v = 0; v < vectors; ++v)
+      raw.push_back(e.load(kernel.vector, task.scratch.scores,
+                           {e.add(row, r), e.add(first, v * kernel.width)}));
+  return raw;
+}
+
+/// Products of keysInPlace() keys with the rows of a register tile, to scratch.
+void VectorProduct::multiplyKeys(Task &task, Value firstKey, Value row,
+                                 Value column) {
+  Emitter &e = task.e;
+  Value view = task.slicer.scalar(kernel.form.key.getBase());
+  auto step = [&](Value d, ValueRange carried, int64_t count) {
+    SmallVector<Value> queries, next;
+    for (int64_t r = 0; r < kernel.registerRows; ++r)
+      queries.push_back(e.load(kernel.vector, query, {e.add(row, r), d}));
+    for (int64_t k = 0; k < keysInPlace(); ++k) {
+      Value key = lanes->packValues(e, view, e.add(firstKey, k), d, count);
+      for (Value q : queries)
+        next.push_back(
+            vector::FMAOp::create(e.b, e.loc, q, key, carried[next.size()]));
+    }
+    return next;
+  };
+  int64_t left = kernel.form.headDim % kernel.width;
+  Value whole = e.index(kernel.form.headDim - left);
+  SmallVector<Value> sums(keysInPlace() * kernel.registerRows,
+                          e.constant(kernel.vector, 0.0));
+  sums = e.loop(e.index(0), whole, kernel.width, sums,
+                [&](Value d, ValueRange carried) {
+                  return step(d, carried, kernel.width);
+                });
+  if (left > 0)
+    sums = step(whole, sums, left);
+  for (auto [index, sum] : llvm::enumerate(sums)) {
+    Value score =
+        vector::ReductionOp::create(e.b, e.loc, vector::CombiningKind::ADD, sum,
+                                    arith::FastMathFlags::reassoc);
+    int64_t k = index / kernel.registerRows, r = index % kernel.registerRows;
+    memref::StoreOp::create(e.b, e.loc, score, task.scratch.scores,
+                            ValueRange{e.add(row, r), e.add(column, k)});
+  }
 }
 
 /// In place of the scores of the row, as words.
@@ -248,14 +319,16 @@ LogicalResult VectorProduct::keepScores(Task &task, Value row, Value column,
 /// Panels outside, rows inside: a panel stays in L1 while all rows pass by.
 LogicalResult VectorProduct::scores(Task &task, const KeyBlock &block) {
   Emitter &e = task.e;
-  Value position = packedKeys ? packedPosition(task, blocks, block) : Value();
+  bool inPlace = kernel.form.scores && !packsKeys();
   bool valid = true;
   Value panels =
       e.ceilDiv(block.limit(e.index(kernel.rows - 1)), kernel.registerColumns);
   e.loop(e.index(0), panels, 1, [&](Value panel) {
     Value column = e.mul(panel, kernel.registerColumns);
     auto multiply = [&](Value row) {
-      SmallVector<Value> sums = multiplyScores(task, position, panel, row);
+      SmallVector<Value> sums = inPlace
+                                    ? multiplyInPlace(task, block, panel, row)
+                                    : multiplyPanel(task, block, panel, row);
       valid &= succeeded(keepScores(task, row, column, sums));
     };
     e.loop(
@@ -305,8 +378,11 @@ SmallVector<Value> VectorProduct::loadValues(Task &task, const KeyBlock &block,
     Value c = e.add(column, v * kernel.width);
     if (!packedValues) {
       Value base = task.slicer.scalar(kernel.form.value.getBase());
-      values.push_back(
-          e.load(kernel.vector, base, {e.add(block.start, step), c}));
+      auto type = VectorType::get(kernel.width, kernel.form.elementType);
+      Value loaded = e.load(type, base, {e.add(block.start, step), c});
+      if (type != kernel.vector)
+        loaded = arith::ExtFOp::create(e.b, e.loc, kernel.vector, loaded);
+      values.push_back(loaded);
       continue;
     }
     Value factors = e.load(lanes->registerType(), packedValues,

@@ -28,6 +28,8 @@ public:
   }
   int64_t steps(int64_t size) const { return (size + depth - 1) / depth; }
 
+  /// Whether keys must be packed to be read as factors.
+  virtual bool packsKeys() const = 0;
   /// Calls `store` with the factors of `width` keys in each step.
   virtual void
   packKeys(Emitter &e, mlir::Value view, mlir::Value firstKey,
@@ -42,7 +44,8 @@ public:
   virtual mlir::Value loadQuery(Emitter &e, mlir::Value view, mlir::Value row,
                                 mlir::Value column, int64_t count) const = 0;
   /// The words of `width` probabilities; `piece` becomes what they stand for.
-  virtual mlir::Value packProbabilities(Emitter &e, mlir::Value &piece) const = 0;
+  virtual mlir::Value packProbabilities(Emitter &e,
+                                        mlir::Value &piece) const = 0;
   virtual mlir::Value multiplyAdd(Emitter &e, mlir::Value word,
                                   mlir::Value factors,
                                   mlir::Value sum) const = 0;
