@@ -14,7 +14,7 @@ set -euo pipefail
 packages=(
   cmake ninja-build git g++ clang-22 lld-22
   libmlir-22-dev mlir-22-tools llvm-22-dev llvm-22-tools libomp-22-dev
-  libgtest-dev clang-format-22 codespell python3 python3-numpy
+  libgtest-dev clang-format-22 codespell python3 python3-numpy qemu-user
 )
 say() { printf '%s\n' "$*"; }
 fail() { printf 'install-deps: %s\n' "$*" >&2; exit 1; }

@@ -67,3 +67,12 @@ if "CUDA_HOME" in os.environ:
     places.insert(0, os.path.join(os.environ["CUDA_HOME"], "bin"))
 if any(shutil.which("ptxas", path=place) for place in places):
     config.available_features.add("ptxas")
+
+# Code for another machine runs where an emulator, and a compiler that links for
+# it without that machine's libraries, are installed.
+clang = shutil.which("clang-22") or shutil.which("clang")
+lld = shutil.which("ld.lld", path=config.environment["PATH"])
+if clang and lld and shutil.which("qemu-aarch64"):
+    config.available_features.add("qemu-aarch64")
+    flags = "--target=aarch64-linux-gnu -ffreestanding -fno-builtin -nostdlib -static"
+    config.substitutions.append(("%clang_aarch64", f"{clang} {flags} -fuse-ld={lld} -O1"))
