@@ -12,6 +12,9 @@
 
 #include "Describe.h"
 #include "AttentionParts.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Interfaces/DestinationStyleOpInterface.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
@@ -68,6 +71,7 @@ private:
   Dimension sizeOf(const std::string &name) const {
     return sizes.find(name)->second;
   }
+  std::optional<Dimension> findSize(Value value, int64_t index) const;
   llvm::Expected<ArgumentDescription> describe(Value value, std::string name);
   llvm::Expected<ArgumentDescription> describeResult(Value value,
                                                      std::string name);
@@ -213,20 +217,54 @@ llvm::Expected<ArgumentDescription> Describer::describe(Value value,
   return argument;
 }
 
+/// Follows a size to where it is known: through casts, destinations and empty
+/// tensors to a type, an argument or an attention.
+std::optional<Dimension> Describer::findSize(Value value, int64_t index) const {
+  while (true) {
+    int64_t size = cast<ShapedType>(value.getType()).getDimSize(index);
+    if (!ShapedType::isDynamic(size))
+      return Dimension(size);
+    if (auto shape = shapes.find(value);
+        shape != shapes.end() && !shape->second.empty())
+      return shape->second[index];
+    Operation *op = value.getDefiningOp();
+    if (isa_and_nonnull<tensor::CastOp, memref::CastOp>(op)) {
+      value = op->getOperand(0);
+    } else if (auto styled =
+                   dyn_cast_or_null<DestinationStyleOpInterface>(op)) {
+      value = styled.getTiedOpOperand(cast<OpResult>(value))->get();
+    } else if (auto empty = dyn_cast_or_null<tensor::EmptyOp>(op)) {
+      auto dim = empty.getDynamicSize(index).getDefiningOp<tensor::DimOp>();
+      std::optional<int64_t> of = dim ? dim.getConstantIndex() : std::nullopt;
+      if (!of)
+        return std::nullopt;
+      value = dim.getSource();
+      index = *of;
+    } else {
+      return std::nullopt;
+    }
+  }
+}
+
 llvm::Expected<ArgumentDescription>
 Describer::describeResult(Value value, std::string name) {
-  bool isKnown = shapes.count(value);
-  auto type = dyn_cast<ShapedType>(value.getType());
-  if (!isKnown && type && !type.hasStaticShape())
-    return refuse(name, "has a size that the arguments do not tell; make it "
-                        "static, or take the result's memory as an argument");
+  bool isAttention = known.count(value) && !isa<BlockArgument>(value);
+  std::vector<Dimension> shape;
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  for (int64_t i = 0, rank = type ? type.getRank() : 0; i < rank; ++i) {
+    std::optional<Dimension> size = findSize(value, i);
+    if (!size)
+      return refuse(name, "has a size that the arguments do not tell; make it "
+                          "static, or take the result's memory as an argument");
+    shape.push_back(*size);
+  }
+  shapes.try_emplace(value, shape);
   llvm::Expected<ArgumentDescription> result = describe(value, name);
   if (!result)
     return result;
   // A value that is returned twice, or an argument, is a buffer of its own
   // again.
-  bool isAttention = isKnown && !isa<BlockArgument>(value);
-  if (isKnown)
+  if (known.count(value))
     result->name = uniqueName(isAttention ? result->name : name, argumentNames);
   result->access = Access::Out;
   result->values.clear();
@@ -247,6 +285,7 @@ llvm::Expected<LaunchDescription> Describer::run() {
         describe(value, "arg" + llvm::utostr(value.getArgNumber()));
     if (!argument)
       return argument.takeError();
+    shapes[value] = argument->shape;
     launch.arguments.push_back(std::move(*argument));
   }
   ValueRange results = entry.front().getTerminator()->getOperands();

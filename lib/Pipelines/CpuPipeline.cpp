@@ -19,6 +19,7 @@
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Linalg/Passes.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
 #include "mlir/Dialect/Vector/Transforms/Passes.h"
 #include "mlir/Pass/PassManager.h"
@@ -33,8 +34,8 @@ void attn::addPassesToMappedCpu(OpPassManager &pm) {
 }
 
 void attn::addPassesToLlvmCpu(OpPassManager &pm) {
-  // Linalg and other ops around the attention, should there be any, have been
-  // left as they are so far.
+  // What stands around the attention is made to run, not to run fast.
+  pm.addPass(createConvertLinalgToLoopsPass());
   pm.addNestedPass<func::FuncOp>(vector::createLowerVectorMultiReductionPass());
   // One register a row, in straight code: tiles have been cut to registers.
   VectorTransferToSCFOptions transfers;
