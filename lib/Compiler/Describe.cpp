@@ -3,18 +3,16 @@
 // Sizes that are open in the types get the names of the paper (B, Hq, Hkv, Sq,
 // Skv, D, Dv): every operand of an attention op says which of its dimensions
 // is which, so arguments that must agree share a name, and the shape of the
-// output follows from the inputs. A function with several attention ops is
-// walked in order; what the first result is called, the op that reads it calls
-// it too. Arguments that reach no attention directly are "arg3", and their
-// open sizes "arg3_0".
+// output follows from the inputs. A size is named where it comes from
+// (SizeRoot) so that what lies between an argument and the attention does not
+// matter. Of several attention ops, the first that meets a size names it.
+// Arguments that reach no attention are "arg3", and their open sizes "arg3_0".
 //
 //===----------------------------------------------------------------------===//
 
 #include "Describe.h"
 #include "AttentionParts.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/Interfaces/DestinationStyleOpInterface.h"
+#include "SizeRoot.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
@@ -71,7 +69,6 @@ private:
   Dimension sizeOf(const std::string &name) const {
     return sizes.find(name)->second;
   }
-  std::optional<Dimension> findSize(Value value, int64_t index) const;
   llvm::Expected<ArgumentDescription> describe(Value value, std::string name);
   llvm::Expected<ArgumentDescription> describeResult(Value value,
                                                      std::string name);
@@ -83,10 +80,13 @@ private:
   func::FuncOp entry;
   /// Of the op at hand, by the names of the paper.
   std::map<std::string, Dimension> sizes;
-  /// Of values that have a part in an attention seen so far.
-  llvm::DenseMap<Value, std::vector<Dimension>> shapes;
+  /// Of everything seen so far.
+  llvm::DenseMap<SizeRoot, Dimension> named;
+  /// Values that have a part in an attention seen so far.
   llvm::DenseMap<Value, ArgumentDescription> known;
   llvm::StringSet<> sizeNames, argumentNames;
+  /// Names of sizes that an argument has.
+  llvm::StringSet<> boundNames;
   std::string flops;
 };
 } // namespace
@@ -100,8 +100,8 @@ static std::string uniqueName(const std::string &name,
   return candidate;
 }
 
-/// Finds each size of the op: in a type, in a value that an earlier op has
-/// named, or as a new name that the caller binds.
+/// Finds each size of the op: in a type, where an earlier op has named it, or
+/// under a new name.
 void Describer::nameSizes(AttentionOp op, ArrayRef<AttentionPart> parts) {
   sizes.clear();
   AttentionShape shape = op.getShape();
@@ -113,28 +113,29 @@ void Describer::nameSizes(AttentionOp op, ArrayRef<AttentionPart> parts) {
   for (auto [name, size] : merged)
     if (!ShapedType::isDynamic(size))
       sizes.try_emplace(name, size);
-  for (const AttentionPart &part : parts)
-    if (auto named = shapes.find(part.value); named != shapes.end())
-      for (auto [name, size] : llvm::zip(part.dimensions, named->second))
-        sizes.try_emplace(name, size);
+  auto forEachOpen = [&](auto &&action) {
+    for (const AttentionPart &part : parts)
+      for (auto [index, name] : llvm::enumerate(part.dimensions))
+        if (SizeRoot root = findSizeRoot(part.value, index); root.first)
+          action(name, root);
+        else
+          sizes.try_emplace(name, root.second);
+  };
+  forEachOpen([&](const std::string &name, SizeRoot root) {
+    if (auto known = named.find(root); known != named.end())
+      sizes.try_emplace(name, known->second);
+  });
   // One by one, since one value may be query and key at once: what it is named
   // as the first, it is as the second.
-  for (const AttentionPart &part : parts) {
-    std::vector<Dimension> &dimensions = shapes[part.value];
-    bool isNew = dimensions.empty();
-    ArrayRef<int64_t> given = cast<ShapedType>(part.value.getType()).getShape();
-    for (auto [index, name] : llvm::enumerate(part.dimensions)) {
-      if (!isNew)
-        sizes.try_emplace(name, dimensions[index]);
-      else if (!ShapedType::isDynamic(given[index]))
-        dimensions.emplace_back(given[index]);
-      else {
-        if (!sizes.count(name))
-          sizes.try_emplace(name, uniqueName(name, sizeNames));
-        dimensions.push_back(sizeOf(name));
-      }
+  forEachOpen([&](const std::string &name, SizeRoot root) {
+    if (auto known = named.find(root); known != named.end()) {
+      sizes.try_emplace(name, known->second);
+      return;
     }
-  }
+    if (!sizes.count(name))
+      sizes.try_emplace(name, uniqueName(name, sizeNames));
+    named.try_emplace(root, sizeOf(name));
+  });
 }
 
 /// The first part of a buffer names it. One that is written is written
@@ -204,64 +205,33 @@ llvm::Expected<ArgumentDescription> Describer::describe(Value value,
     // A buffer that something else than attention touches may be both.
     argument.access = isa<MemRefType>(type) ? Access::InOut : Access::In;
   }
-  argument.shape = shapes.lookup(value);
-  if (argument.shape.empty())
-    for (auto [index, size] : llvm::enumerate(type.getShape())) {
-      std::string open = argument.name + "_" + llvm::utostr(index);
-      argument.shape.push_back(ShapedType::isDynamic(size)
-                                   ? Dimension(uniqueName(open, sizeNames))
-                                   : Dimension(size));
-    }
+  for (int64_t i = 0; i < type.getRank(); ++i) {
+    SizeRoot root = findSizeRoot(value, i);
+    auto size = named.find(root);
+    if (root.first && size == named.end())
+      size = named
+                 .try_emplace(root,
+                              uniqueName(argument.name + "_" + llvm::itostr(i),
+                                         sizeNames))
+                 .first;
+    argument.shape.push_back(root.first ? size->second
+                                        : Dimension(root.second));
+  }
   if (llvm::Error error = describeBuffer(type, argument))
     return refuse(name, toString(std::move(error)));
   return argument;
 }
 
-/// Follows a size to where it is known: through casts, destinations and empty
-/// tensors to a type, an argument or an attention.
-std::optional<Dimension> Describer::findSize(Value value, int64_t index) const {
-  while (true) {
-    int64_t size = cast<ShapedType>(value.getType()).getDimSize(index);
-    if (!ShapedType::isDynamic(size))
-      return Dimension(size);
-    if (auto shape = shapes.find(value);
-        shape != shapes.end() && !shape->second.empty())
-      return shape->second[index];
-    Operation *op = value.getDefiningOp();
-    if (isa_and_nonnull<tensor::CastOp, memref::CastOp>(op)) {
-      value = op->getOperand(0);
-    } else if (auto styled =
-                   dyn_cast_or_null<DestinationStyleOpInterface>(op)) {
-      value = styled.getTiedOpOperand(cast<OpResult>(value))->get();
-    } else if (auto empty = dyn_cast_or_null<tensor::EmptyOp>(op)) {
-      auto dim = empty.getDynamicSize(index).getDefiningOp<tensor::DimOp>();
-      std::optional<int64_t> of = dim ? dim.getConstantIndex() : std::nullopt;
-      if (!of)
-        return std::nullopt;
-      value = dim.getSource();
-      index = *of;
-    } else {
-      return std::nullopt;
-    }
-  }
-}
-
 llvm::Expected<ArgumentDescription>
 Describer::describeResult(Value value, std::string name) {
   bool isAttention = known.count(value) && !isa<BlockArgument>(value);
-  std::vector<Dimension> shape;
-  auto type = dyn_cast<RankedTensorType>(value.getType());
-  for (int64_t i = 0, rank = type ? type.getRank() : 0; i < rank; ++i) {
-    std::optional<Dimension> size = findSize(value, i);
-    if (!size)
-      return refuse(name, "has a size that the arguments do not tell; make it "
-                          "static, or take the result's memory as an argument");
-    shape.push_back(*size);
-  }
-  shapes.try_emplace(value, shape);
   llvm::Expected<ArgumentDescription> result = describe(value, name);
   if (!result)
     return result;
+  for (const Dimension &size : result->shape)
+    if (size.isDynamic() && !boundNames.contains(size.name))
+      return refuse(name, "has a size that the arguments do not tell; make it "
+                          "static, or take the result's memory as an argument");
   // A value that is returned twice, or an argument, is a buffer of its own
   // again.
   if (known.count(value))
@@ -285,7 +255,9 @@ llvm::Expected<LaunchDescription> Describer::run() {
         describe(value, "arg" + llvm::utostr(value.getArgNumber()));
     if (!argument)
       return argument.takeError();
-    shapes[value] = argument->shape;
+    for (const Dimension &size : argument->shape)
+      if (size.isDynamic())
+        boundNames.insert(size.name);
     launch.arguments.push_back(std::move(*argument));
   }
   ValueRange results = entry.front().getTerminator()->getOperands();
