@@ -18,6 +18,16 @@ def SelectTiling : Pass<"attn-select-tiling"> {
   let dependentDialects = ["::attn::AttnDialect"];
 }
 
+def SeparateResults : Pass<"attn-separate-results"> {
+  let summary = "give each result of a function a buffer of its own";
+  let description = [{
+    A buffer that a function returns more than once is copied for the second result and those
+    after it. `buffer-results-to-out-params` makes one argument of each result, and expects each
+    to have been allocated for itself.
+  }];
+  let dependentDialects = ["::mlir::memref::MemRefDialect"];
+}
+
 def Tile : Pass<"attn-tile"> {
   let summary = "expand attention to the online-softmax loop nest";
   let description = [{
