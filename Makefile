@@ -110,7 +110,7 @@ format: deps
 fuzz: build
 	$(call step,Fuzz for $(FUZZ_SECONDS) s)
 	@$(BUILD)/test/fuzz/attn-fuzz --seed=$(START) --seconds=$(FUZZ_SECONDS) \
-	  test/IR/*.mlir
+	  '--pipeline=attn-to-tiled{target=cpu:avx2}' test/IR/*.mlir test/Transforms/tile*.mlir
 	$(call done,Fuzz finished)
 
 install: build

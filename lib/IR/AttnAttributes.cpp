@@ -2,6 +2,7 @@
 
 #include "StructAttribute.h"
 #include "attn/IR/Attn.h"
+#include <limits>
 
 using namespace attn;
 
@@ -34,18 +35,23 @@ bool Tiling::operator==(const Tiling &o) const {
 namespace {
 using EmitError = llvm::function_ref<mlir::InFlightDiagnostic()>;
 
-/// Refuses a number below `least`; fields of other types pass.
+/// Refuses a number out of range; fields of other types pass.
 struct CheckNumbers {
   EmitError emitError;
   int64_t least;
+  int64_t most = std::numeric_limits<int64_t>::max();
   bool failed = false;
 
   void operator()(llvm::StringRef name, int64_t value) {
-    if (value >= least || failed)
+    if ((value >= least && value <= most) || failed)
       return;
     failed = true;
-    emitError() << "expects " << name << " of " << least << " or more, got "
-                << value;
+    mlir::InFlightDiagnostic error = emitError();
+    error << "expects " << name << " of " << least;
+    if (most == std::numeric_limits<int64_t>::max())
+      error << " or more, got " << value;
+    else
+      error << " to " << most << ", got " << value;
   }
   void operator()(llvm::StringRef name, const std::vector<MatrixUnit> &units) {
     for (const MatrixUnit &unit : units)
@@ -64,17 +70,20 @@ mlir::LogicalResult TargetAttr::verify(EmitError emitError,
   return mlir::failure(check.failed);
 }
 
-/// What the passes divide and step by must not be zero.
+/// The passes divide and step by these sizes and unroll register tiles: none is
+/// zero, and none is beyond what any chip holds.
 mlir::LogicalResult TilingAttr::verify(EmitError emitError, Tiling value) {
-  CheckNumbers positive{emitError, /*least=*/1};
-  positive("block_query", value.blockQuery);
-  positive("block_key", value.blockKey);
-  positive("stages", value.stages);
-  positive("groups", value.groups);
-  CheckNumbers nonNegative{emitError, /*least=*/0, positive.failed};
-  nonNegative("register_rows", value.registerRows);
-  nonNegative("register_columns", value.registerColumns);
-  if (nonNegative.failed)
+  CheckNumbers block{emitError, /*least=*/1, /*most=*/65536};
+  block("block_query", value.blockQuery);
+  block("block_key", value.blockKey);
+  CheckNumbers few{emitError, /*least=*/1, /*most=*/1024, block.failed};
+  few("stages", value.stages);
+  few("query_stages", value.queryStages);
+  few("groups", value.groups);
+  CheckNumbers registers{emitError, /*least=*/0, /*most=*/256, few.failed};
+  registers("register_rows", value.registerRows);
+  registers("register_columns", value.registerColumns);
+  if (registers.failed)
     return mlir::failure();
   if (value.softmax != "exact" && value.softmax != "conditional" &&
       value.softmax != "stale")

@@ -99,6 +99,9 @@ using namespace attn;
 // What can be tiled
 //===----------------------------------------------------------------------===//
 
+/// Head dimensions are the widths of vectors: as wide as blocks may be long.
+static constexpr int64_t kWidestTile = 65536;
+
 static LogicalResult verifyTileable(AttentionOp op) {
   if (!op.isMemRefForm())
     return op.emitOpError("expects the memref form to tile, got tensors; run "
@@ -110,10 +113,15 @@ static LogicalResult verifyTileable(AttentionOp op) {
   AttentionShape shape = op.getShape();
   for (auto [name, given] :
        {std::pair<StringRef, int64_t>{"head dimension", shape.headDim},
-        {"value dimension", shape.valueDim}})
+        {"value dimension", shape.valueDim}}) {
     if (ShapedType::isDynamic(given))
       return op.emitOpError("expects a static ")
              << name << " to tile, got ?; state it in the type of one operand";
+    if (given > kWidestTile)
+      return op.emitOpError("expects a ")
+             << name << " of at most " << kWidestTile << " to tile, got "
+             << given;
+  }
   return success();
 }
 

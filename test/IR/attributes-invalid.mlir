@@ -37,22 +37,22 @@ func.func private @f() attributes {t = #attn.target<matrix_units = [["fma", "f32
 
 // -----
 
-// expected-error@+1 {{expects block_query of 1 or more, got 0}}
+// expected-error@+1 {{expects block_query of 1 to 65536, got 0}}
 func.func private @f() attributes {t = #attn.tiling<block_key = 4>}
 
 // -----
 
-// expected-error@+1 {{expects block_key of 1 or more, got -4}}
+// expected-error@+1 {{expects block_key of 1 to 65536, got -4}}
 func.func private @f() attributes {t = #attn.tiling<block_query = 4, block_key = -4>}
 
 // -----
 
-// expected-error@+1 {{expects stages of 1 or more, got 0}}
+// expected-error@+1 {{expects stages of 1 to 1024, got 0}}
 func.func private @f() attributes {t = #attn.tiling<block_query = 4, block_key = 4, stages = 0>}
 
 // -----
 
-// expected-error@+1 {{expects register_rows of 0 or more, got -1}}
+// expected-error@+1 {{expects register_rows of 0 to 256, got -1}}
 func.func private @f() attributes {t = #attn.tiling<block_query = 4, block_key = 4, register_rows = -1>}
 
 // -----
@@ -64,6 +64,11 @@ func.func private @f() attributes {t = #attn.tiling<block_query = 4, block_key =
 
 // expected-error@+1 {{expected}}
 func.func private @f() attributes {t = #attn.tiling<block_query>}
+
+// -----
+
+// expected-error@+1 {{expects block_query of 1 to 65536, got 4294967296}}
+func.func private @f() attributes {t = #attn.tiling<block_query = 4294967296, block_key = 4>}
 
 // -----
 

@@ -33,3 +33,12 @@ func.func @dynamic_value_dimension(%q: memref<1x1x8x4xf32>, %k: memref<1x1x8x4xf
     outs(%o : memref<1x1x8x?xf32>) : memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8x?xf32>
   return
 }
+
+// -----
+
+func.func @wide(%q: memref<1x1x8x65537xf32>, %k: memref<1x1x8x65537xf32>, %v: memref<1x1x8x4xf32>, %o: memref<1x1x8x4xf32>) {
+  // expected-error@+1 {{expects a head dimension of at most 65536 to tile, got 65537}}
+  attn.attention %q, %k, %v tiling(#attn.tiling<block_query = 4, block_key = 8>)
+    outs(%o : memref<1x1x8x4xf32>) : memref<1x1x8x65537xf32>, memref<1x1x8x65537xf32>, memref<1x1x8x4xf32>
+  return
+}

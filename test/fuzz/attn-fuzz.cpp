@@ -1,12 +1,14 @@
 //===- attn-fuzz.cpp - Malformed modules must give an error ---------------===//
 //
-//   attn-fuzz [--seed=N] [--count=N | --seconds=N] [--only=N] FILE.mlir...
+//   attn-fuzz [--seed=N] [--count=N | --seconds=N] [--only=N]
+//             [--pipeline=PASSES] FILE.mlir...
 //
 // Changes a few tokens of the modules in the files (split at `// -----`) and
 // gives the result to the parser and the verifier. A refused module must have
 // given an error; an accepted one is canonicalised, asked for what the op tells
-// its users, and must print as a text that parses to the same print. A crash or
-// a hang leaves the module in crash-SEED-NUMBER.mlir.
+// its users, and must print as a text that parses to the same print; then the
+// passes of --pipeline take it, or refuse it with an error. A crash or a hang
+// leaves the module in crash-SEED-NUMBER.mlir.
 //
 // Everything runs in this process: a thousand modules a second instead of
 // thirty.
@@ -16,17 +18,15 @@
 #include "Mutator.h"
 #include "attn/IR/Attn.h"
 #include "attn/Pipelines/Registration.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/Linalg/IR/Linalg.h"
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Verifier.h"
+#include "mlir/InitAllDialects.h"
+#include "mlir/InitAllExtensions.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassRegistry.h"
 #include "mlir/Transforms/Passes.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include <chrono>
@@ -44,6 +44,9 @@ static cl::opt<uint64_t> count("count", cl::init(0),
                                cl::desc("modules to try"));
 static cl::opt<uint64_t> seconds("seconds", cl::init(0),
                                  cl::desc("time to take"));
+static cl::opt<std::string>
+    pipeline("pipeline",
+             cl::desc("passes for the accepted modules; they may refuse"));
 static cl::opt<int64_t> only("only", cl::init(-1),
                              cl::desc("print module N and try it alone"));
 
@@ -127,6 +130,15 @@ static Outcome tryModule(MLIRContext &context) {
   if (failed(passes.run(*module)) || failed(verify(*module)))
     return wrong("canonicalisation breaks the module");
   askEverything(*module);
+  if (pipeline.empty())
+    return Outcome::accepted;
+
+  PassManager road(&context);
+  if (failed(parsePassPipeline(pipeline, road)))
+    return wrong("--pipeline does not parse");
+  unsigned before = errors;
+  if (failed(road.run(*module)) && errors == before)
+    return wrong("the pipeline failed without an error");
   return Outcome::accepted;
 }
 
@@ -136,9 +148,8 @@ static Outcome tryModule(MLIRContext &context) {
 
 static DialectRegistry makeRegistry() {
   DialectRegistry registry;
-  registry.insert<arith::ArithDialect, func::FuncDialect, linalg::LinalgDialect,
-                  math::MathDialect, memref::MemRefDialect,
-                  tensor::TensorDialect>();
+  registerAllDialects(registry);
+  registerAllExtensions(registry);
   attn::registerAttnDialects(registry);
   return registry;
 }
@@ -183,6 +194,7 @@ static std::vector<std::string> readSeeds(const DialectRegistry &registry) {
 
 int main(int argc, char **argv) {
   cl::ParseCommandLineOptions(argc, argv, "mutates modules\n");
+  attn::registerAttnPasses();
   DialectRegistry registry = makeRegistry();
   attn::fuzz::Mutator mutator(readSeeds(registry));
   for (int signal : {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGALRM})
