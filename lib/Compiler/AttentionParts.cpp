@@ -41,8 +41,10 @@ std::vector<AttentionPart> attn::getParts(AttentionOp op) {
                  bool isWritten = false, StringRef lowest = "",
                  StringRef highest = "") {
     if (value)
-      parts.push_back({name.str(), withoutCasts(value), std::move(dimensions),
-                       isWritten, lowest, highest});
+      parts.push_back(
+          {name.str(), withoutCasts(value), std::move(dimensions), isWritten,
+           name == "bias" || name == "mask" || name == "query_offset", lowest,
+           highest});
   };
   auto addIntegers = [&](StringRef name, Value value, Names dimensions,
                          StringRef highest) {

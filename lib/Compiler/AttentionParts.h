@@ -17,6 +17,8 @@ struct AttentionPart {
   /// D, Dv. Empty for captures.
   std::vector<std::string> dimensions;
   bool isWritten = false;
+  /// A dimension may be 1 and stand for its whole size.
+  bool broadcasts = false;
   /// For integers, bounds of the values that make sense, over Sq and Skv.
   llvm::StringRef lowest, highest;
 };

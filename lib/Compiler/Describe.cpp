@@ -118,7 +118,7 @@ void Describer::nameSizes(AttentionOp op, ArrayRef<AttentionPart> parts) {
       for (auto [index, name] : llvm::enumerate(part.dimensions))
         if (SizeRoot root = findSizeRoot(part.value, index); root.first)
           action(name, root);
-        else
+        else if (root.second != 1 || !part.broadcasts)
           sizes.try_emplace(name, root.second);
   };
   forEachOpen([&](const std::string &name, SizeRoot root) {

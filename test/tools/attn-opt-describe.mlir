@@ -125,3 +125,25 @@ func.func @blocks(%x: tensor<1x1x8x16xf32>, %c: tensor<i1>)
     -> tensor<1x1x8x16xf32>
   return %o : tensor<1x1x8x16xf32>
 }
+
+// A 1 that stands for a whole size is not that size.
+// RUN: attn-opt %s --entry=ones --target=cpu:avx2 --emit=obj -o %t/ones.o
+// RUN: FileCheck %s --check-prefix=ONES < %t/ones.o.json
+// ONES: "name": "query"
+// ONES: "B",
+// ONES-NEXT: "Hq",
+// ONES: "name": "key"
+// ONES: "B",
+// ONES-NEXT: 2,
+// ONES: "name": "output"
+// ONES: "B",
+// ONES-NEXT: "Hq",
+func.func @ones(%q: tensor<?x?x8x16xf32>, %k: tensor<?x2x8x16xf32>,
+                %bias: tensor<1x8x8xf32>, %offset: tensor<1xi32>)
+    -> tensor<?x?x8x16xf32> {
+  %o = attn.attention %q, %k, %k bias(%bias : tensor<1x8x8xf32>)
+    query_offset(%offset : tensor<1xi32>) causal
+    : tensor<?x?x8x16xf32>, tensor<?x2x8x16xf32>, tensor<?x2x8x16xf32>
+    -> tensor<?x?x8x16xf32>
+  return %o : tensor<?x?x8x16xf32>
+}
