@@ -2,7 +2,7 @@
 """Speed of CPU kernels beside the attentions that install here and the machine's limit.
 
     bench_cpu.py --build BUILD              B1 H8 S2048: f32, bf16; D 64, 128; full, causal
-    bench_cpu.py --build BUILD --avx2       AVX2 code against a matrix product
+    bench_cpu.py --build BUILD --avx2       AVX2 code against a product by AVX2 kernels
     bench_cpu.py --build BUILD --memory     one head: memory that the kernel adds, by length
     bench_cpu.py --build BUILD --compile    module to tiled form and to code, by variant
 
@@ -11,7 +11,8 @@ slow minute of the machine is slow for all of them. Each turn is one call untime
 wakes the contender's threads and fetches its data, then one timed. Everyone gets the
 same number of threads, and nobody's idle threads spin (OMP_WAIT_POLICY=passive and its
 like for OpenBLAS and ONNX Runtime): they would hold the cores of the next in turn.
-OpenBLAS runs the kernels of this chip, whatever the environment tells it.
+OpenBLAS runs the kernels of this chip, whatever the environment tells it; beside AVX2
+code it runs its AVX2 kernels, in a process of its own that takes its turns with ours.
 """
 
 import argparse

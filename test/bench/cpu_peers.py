@@ -8,6 +8,7 @@ One that does not take a case raises whatever its library raises.
 import numpy as np
 
 from cpu_kernel import HEADS, LENGTH, TYPES
+from cpu_product import product_of
 
 
 def torch_sdpa(args, element, dim, causal, arrays):
@@ -89,12 +90,14 @@ def openvino_sdpa(args, element, dim, causal, arrays):
 
 
 def matrix_products(args, n=3072):
-    """The machine's limits: name, call, operations."""
-    a, b = (np.random.default_rng(i).standard_normal((n, n), dtype=np.float32) for i in (1, 2))
-    limits = {"f32": ("sgemm", lambda: a @ b, 2 * n**3)}
-    if not args.avx2:
-        import torch
+    """The machine's limits: name, call, operations. For AVX2 code, of the AVX2 kernels."""
+    if args.avx2:
+        return {"f32": ("AVX2 sgemm", product_of("Haswell", n), 2 * n**3)}
+    import torch
 
-        x, y = (torch.from_numpy(m).bfloat16() for m in (a, b))
-        limits["bf16"] = ("bf16 product", lambda: x @ y, 2 * n**3)
-    return limits
+    a, b = (np.random.default_rng(i).standard_normal((n, n), dtype=np.float32) for i in (1, 2))
+    x, y = (torch.from_numpy(m).bfloat16() for m in (a, b))
+    return {
+        "f32": ("sgemm", lambda: a @ b, 2 * n**3),
+        "bf16": ("bf16 product", lambda: x @ y, 2 * n**3),
+    }
