@@ -1,6 +1,7 @@
 //===- HostCpu.cpp - The machine that this runs on ------------------------===//
 //
-// Instruction sets come from LLVM, caches and clock from the operating system
+// Instruction sets come from LLVM, less the tile registers where the operating
+// system does not save them; caches and clock come from the operating system
 // (sysfs, then sysconf). What no interface tells, such as the width of the
 // multiply-add ports, is known by core name or takes the commoner value.
 //
@@ -18,6 +19,9 @@
 #include "llvm/TargetParser/X86TargetParser.h"
 #include <set>
 #include <unistd.h>
+#if defined(__x86_64__) && defined(__linux__)
+#include <sys/syscall.h>
+#endif
 
 using namespace attn;
 
@@ -108,6 +112,26 @@ static std::string x86Features(llvm::StringRef core,
   return llvm::join(flags, ",");
 }
 
+/// Whether a process may use the AMX tile registers, should it ask. Code that
+/// asks and is refused cannot run at all, so it is better compiled without.
+static bool grantsTileRegisters() {
+#if defined(__x86_64__) && defined(__linux__)
+  constexpr long kGetSupported = 0x1021; // ARCH_GET_XCOMP_SUPP
+  constexpr uint64_t kTileData = 1 << 18;
+  uint64_t supported = 0;
+  return syscall(SYS_arch_prctl, kGetSupported, &supported) == 0 &&
+         (supported & kTileData);
+#else
+  return false;
+#endif
+}
+
+static void withholdTileRegisters(llvm::StringMap<bool> &host) {
+  for (auto &feature : host)
+    if (feature.getKey().starts_with("amx"))
+      feature.second = false;
+}
+
 static void describeX86(TargetDescription &t,
                         const llvm::StringMap<bool> &host) {
   auto has = [&](const char *name) { return host.lookup(name); };
@@ -124,8 +148,7 @@ static void describeX86(TargetDescription &t,
   t.cacheBytesPerCycle = 32;
   CorePorts ports = x86Ports(t.arch, avx512, avx2);
   int64_t lanes = t.simdBits / 32;
-  // One 16x16x32 product in 16 cycles. Whether the kernel grants the tiles to
-  // this process is asked when the code runs.
+  // One 16x16x32 product in 16 cycles.
   if (has("amx-bf16") && has("amx-tile"))
     t.matrixUnits.push_back({"amx", "bf16", 16, 16, 32, 512});
   if (avx512 && has("avx512bf16"))
@@ -167,6 +190,8 @@ TargetDescription attn::detectHostTarget() {
   llvm::StringMap<bool> host = llvm::sys::getHostCPUFeatures();
   llvm::Triple triple(llvm::sys::getProcessTriple());
   if (triple.isX86()) {
+    if (!grantsTileRegisters())
+      withholdTileRegisters(host);
     describeX86(t, host);
   } else if (triple.isAArch64()) {
     describeAArch64(t, host);
