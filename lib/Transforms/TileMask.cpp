@@ -276,7 +276,8 @@ TileValue TileMask::maskModVisibility() {
                            {task.head, Extent::Uniform},
                            queryPositions(b, task),
                            keyPositions(b, task, firstKey)};
-  return vectorizeRegion(b, op.getMaskMod(), arguments, op.getCaptures());
+  return vectorizeRegion(b, op.getMaskMod(), arguments, task.counts(),
+                         op.getCaptures());
 }
 
 /// The conjunction of every mask of the op; null when there is none.

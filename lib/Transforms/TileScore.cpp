@@ -61,8 +61,8 @@ Value TileScore::apply(Value score, Value firstKey) {
                              {task.head, Extent::Uniform},
                              queryPositions(b, task),
                              keyPositions(b, task, firstKey)};
-    score = b.toTile(
-        vectorizeRegion(b, op.getScoreMod(), arguments, op.getCaptures()));
+    score = b.toTile(vectorizeRegion(b, op.getScoreMod(), arguments,
+                                     task.counts(), op.getCaptures()));
   }
   if (bias) {
     TileValue term = bias->read(b, task, firstKey);

@@ -45,6 +45,11 @@ struct Task {
   /// Br divides the query length.
   bool rowsAligned;
   KeyRange keys;
+
+  /// How many there are of the positions b, h, i and j that the regions see.
+  std::array<Index, 4> counts() const {
+    return {sizes.batch, sizes.queryHeads, sizes.queryLength, sizes.kvLength};
+  }
 };
 
 //===--- Places in the operands -------------------------------------------===//

@@ -1,11 +1,15 @@
 //===- VectorizeRegion.cpp - A scalar region on a tile --------------------===//
 
 #include "VectorizeRegion.h"
+#include "RegionRanges.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
 using namespace attn;
+
+/// Values of the region and what stands for them on a tile.
+using Mapping = llvm::DenseMap<Value, TileValue>;
 
 /// The memref as one row from its first element on, and the position in it
 /// of the element at `indices`.
@@ -62,17 +66,70 @@ static TileValue gather(TileBuilder &b, Value memref,
           extent};
 }
 
+/// Indices of a read, with those of hidden pairs within the memref too; 0 where
+/// a dynamic size is 0.
+static SmallVector<TileValue> indicesInRange(TileBuilder &b,
+                                             memref::LoadOp load, Value memref,
+                                             const RegionRanges &ranges,
+                                             const Mapping &mapped) {
+  SmallVector<TileValue> indices;
+  for (auto [dimension, index] : llvm::enumerate(load.getIndices())) {
+    TileValue value = mapped.lookup(index);
+    int64_t size = load.getMemRefType().getDimSize(dimension);
+    bool isBelow = ranges.isBelow(index, size);
+    if (!isBelow) {
+      Index count = b.getIndexAttr(size);
+      if (ShapedType::isDynamic(size))
+        count = memref::DimOp::create(b, memref, dimension).getResult();
+      Value last = b.value(b.subtract(count, b.getIndexAttr(1)));
+      value = b.combine<arith::MinSIOp>(value, {last, Extent::Uniform});
+    }
+    if (!ranges.isNonNegative(index) || ShapedType::isDynamic(size))
+      value = b.combine<arith::MaxSIOp>(
+          value, {b.value(b.getIndexAttr(0)), Extent::Uniform});
+    indices.push_back(value);
+  }
+  return indices;
+}
+
+/// The divisor, with 1 in place of 0.
+static TileValue nonZeroDivisor(TileBuilder &b, Value divisor,
+                                const RegionRanges &ranges,
+                                const Mapping &mapped) {
+  TileValue value = mapped.lookup(divisor);
+  if (!ranges.of(divisor).umin().isZero())
+    return value;
+  Type type = divisor.getType();
+  auto splat = [&](int64_t number) {
+    return b.constantInt(b.typeOf(value.extent, type), number);
+  };
+  Value isZero =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, value.value, splat(0));
+  return {arith::SelectOp::create(b, isZero, splat(1), value.value),
+          value.extent};
+}
+
+static bool isDivision(Operation &op) {
+  return isa<arith::DivSIOp, arith::DivUIOp, arith::RemSIOp, arith::RemUIOp,
+             arith::CeilDivSIOp, arith::CeilDivUIOp, arith::FloorDivSIOp>(op);
+}
+
 /// Clones an elementwise op onto the extent of its operands.
 static void cloneElementwise(TileBuilder &b, Operation &op,
-                             DenseMap<Value, TileValue> &mapped) {
+                             const RegionRanges &ranges, Mapping &mapped) {
   assert(OpTrait::hasElementwiseMappableTraits(&op) &&
          "the verifier admits arith and math on scalars only");
+  SmallVector<TileValue> values;
+  for (Value operand : op.getOperands())
+    values.push_back(mapped.lookup(operand));
+  if (isDivision(op))
+    values[1] = nonZeroDivisor(b, op.getOperand(1), ranges, mapped);
   Extent extent = Extent::Uniform;
-  for (Value operand : op.getOperands())
-    extent = join(extent, mapped.lookup(operand).extent);
+  for (TileValue value : values)
+    extent = join(extent, value.extent);
   SmallVector<Value> operands;
-  for (Value operand : op.getOperands())
-    operands.push_back(b.broadcast(mapped.lookup(operand), extent));
+  for (TileValue value : values)
+    operands.push_back(b.broadcast(value, extent));
   SmallVector<Type> types;
   for (Type type : op.getResultTypes())
     types.push_back(b.typeOf(extent, type));
@@ -84,26 +141,33 @@ static void cloneElementwise(TileBuilder &b, Operation &op,
 
 TileValue attn::vectorizeRegion(TileBuilder &b, Region &region,
                                 ArrayRef<TileValue> arguments,
-                                ValueRange captures) {
+                                ArrayRef<Index> counts, ValueRange captures) {
   Block &body = region.front();
-  DenseMap<Value, TileValue> mapped;
+  Mapping mapped;
   for (auto [argument, value] : llvm::zip(body.getArguments(), arguments))
     mapped[argument] = value;
   for (auto [argument, capture] : llvm::zip_equal(
            body.getArguments().drop_front(arguments.size()), captures))
     mapped[argument] = {capture, Extent::Uniform};
+  ValueRange positions = body.getArguments().slice(
+      arguments.size() - counts.size(), counts.size());
+  RegionRanges ranges(positions, counts);
 
   for (Operation &op : body.without_terminator()) {
+    ranges.visit(op);
     auto load = dyn_cast<memref::LoadOp>(op);
     if (auto known = dyn_cast<arith::ConstantOp>(op)) {
       mapped[known] = {b.constant(known.getValue()), Extent::Uniform};
+    } else if (load && llvm::is_contained(load.getMemRefType().getShape(), 0)) {
+      // For hidden pairs only.
+      TypedAttr zero = cast<TypedAttr>(b.getZeroAttr(load.getType()));
+      mapped[load] = {b.constant(zero), Extent::Uniform};
     } else if (load) {
-      SmallVector<TileValue> indices;
-      for (Value index : load.getIndices())
-        indices.push_back(mapped.lookup(index));
-      mapped[load] = gather(b, mapped.lookup(load.getMemRef()).value, indices);
+      Value memref = mapped.lookup(load.getMemRef()).value;
+      mapped[load] =
+          gather(b, memref, indicesInRange(b, load, memref, ranges, mapped));
     } else {
-      cloneElementwise(b, op, mapped);
+      cloneElementwise(b, op, ranges, mapped);
     }
   }
   return mapped.lookup(body.getTerminator()->getOperand(0));

@@ -430,7 +430,11 @@ void CaseGenerator::drawRegions(AttentionCase &c) {
     return "READ(" + name.str() + ", " + indices.str() + ")";
   };
   std::string index = "      %d = arith.subi %j, %i : index\n";
-  switch (chance(0.25) ? between(0, 5) : -1) {
+  // A table for a window of keys, which hidden pairs would read beside.
+  bool canAddWindow = !StringRef(c.masks).contains("window") &&
+                      !StringRef(c.masks).contains("bottom_right") &&
+                      !c.find("query_offset");
+  switch (chance(0.25) ? between(0, canAddWindow ? 6 : 5) : -1) {
   case 0: // ALiBi.
     c.scoreMod = index +
                  "      %m = " + readOf(capture(f, {s.queryHeads}), "%h") +
@@ -476,6 +480,18 @@ void CaseGenerator::drawRegions(AttentionCase &c) {
                  readOf(capture(f, {s.kvLength, s.queryHeads}), "%j, %h") +
                  "\n      %r = arith.addf %s, %m : " + f + "\n";
     break;
+  case 6: {
+    int64_t left = between(0, 9), right = between(0, 9);
+    c.masks += llvm::formatv(" window({0}, {1})", left, right);
+    c.scoreMod = index +
+                 llvm::formatv("      %o = arith.constant {0} : index\n"
+                               "      %p = arith.addi %d, %o : index\n",
+                               left)
+                     .str() +
+                 "      %m = " + readOf(capture(f, {left + right + 1}), "%p") +
+                 "\n      %r = arith.addf %s, %m : " + f + "\n";
+    break;
+  }
   default:
     break;
   }

@@ -104,6 +104,78 @@ func.func @table(%q: memref<1x2x8x4xf32>, %k: memref<1x2x16x4xf32>, %v: memref<1
 
 // -----
 
+// A table of distances under a causal mask: i - j is at most 7, and negative for
+// hidden pairs only. They read element 0 and divide by 1.
+
+// CHECK-LABEL: func @distances(
+// CHECK-SAME:  %{{.+}}, %[[TABLE:[^:,]+]]: memref<8xf32>
+// CHECK-DAG:     %[[ZERO:.+]] = arith.constant dense<0> : vector<4x8xindex>
+// CHECK-DAG:     %[[ONE:.+]] = arith.constant dense<1> : vector<4x8xindex>
+// CHECK:         %[[DISTANCE:.+]] = arith.subi %{{.+}}, %{{.+}} : vector<4x8xindex>
+// CHECK-NOT:     arith.minsi
+// CHECK:         %[[WITHIN:.+]] = arith.maxsi %[[DISTANCE]], %[[ZERO]]
+// CHECK:         vector.gather %[[TABLE]][%c0] [%[[WITHIN]]]
+// CHECK:         %[[NEXT:.+]] = arith.addi %[[DISTANCE]], %{{.+}}
+// CHECK:         %[[IS_ZERO:.+]] = arith.cmpi eq, %[[NEXT]], %[[ZERO]]
+// CHECK:         %[[DIVISOR:.+]] = arith.select %[[IS_ZERO]], %[[ONE]], %[[NEXT]]
+// CHECK:         arith.divsi %{{.+}}, %[[DIVISOR]]
+func.func @distances(%q: memref<1x2x8x4xf32>, %k: memref<1x2x16x4xf32>, %v: memref<1x2x16x4xf32>, %table: memref<8xf32>, %o: memref<1x2x8x4xf32>) {
+  attn.attention %q, %k, %v causal tiling(#attn.tiling<block_query = 4, block_key = 8>)
+    outs(%o : memref<1x2x8x4xf32>) captures(%table : memref<8xf32>)
+    score_mod(%s, %b, %h, %i, %j, %t) {
+      %distance = arith.subi %i, %j : index
+      %term = memref.load %t[%distance] : memref<8xf32>
+      %one = arith.constant 1 : index
+      %next = arith.addi %distance, %one : index
+      %quotient = arith.divsi %i, %next : index
+      %number = arith.index_cast %quotient : index to i32
+      %factor = arith.sitofp %number : i32 to f32
+      %x = arith.addf %s, %term : f32
+      %r = arith.mulf %x, %factor : f32
+      attn.yield %r : f32
+    } : memref<1x2x8x4xf32>, memref<1x2x16x4xf32>, memref<1x2x16x4xf32>
+  return
+}
+
+// -----
+
+// Indices that the region itself keeps in range, and divisors that are not 0, are
+// left alone. Of a dynamic size, or an index that was read, nothing is known. A
+// table without elements is not read.
+
+// CHECK-LABEL: func @ranges(
+// CHECK-SAME:  %[[IDS:[^:,]+]]: memref<16xindex>, %[[TABLE:[^:,]+]]: memref<4xf32>, %[[OPEN:[^:,]+]]: memref<?xf32>
+// CHECK:         arith.remui
+// CHECK-NOT:     arith.maxsi
+// CHECK:         vector.gather %[[TABLE]]
+// CHECK:         %[[ID:.+]] = vector.gather %[[IDS]]
+// CHECK:         %[[SIZE:.+]] = memref.dim %[[OPEN]]
+// CHECK:         %[[LAST:.+]] = arith.addi %[[SIZE]], %c-1
+// CHECK:         %[[LASTS:.+]] = vector.broadcast %[[LAST]]
+// CHECK:         %[[BELOW:.+]] = arith.minsi %[[ID]], %[[LASTS]] : vector<8xindex>
+// CHECK:         %[[WITHIN:.+]] = arith.maxsi %[[BELOW]], %{{.+}} : vector<8xindex>
+// CHECK:         vector.gather %[[OPEN]][%c0] [%[[WITHIN]]]
+// CHECK-NOT:     memref<0xf32>
+func.func @ranges(%q: memref<1x2x8x4xf32>, %k: memref<1x2x16x4xf32>, %v: memref<1x2x16x4xf32>, %ids: memref<16xindex>, %table: memref<4xf32>, %open: memref<?xf32>, %none: memref<0xf32>, %o: memref<1x2x8x4xf32>) {
+  attn.attention %q, %k, %v causal tiling(#attn.tiling<block_query = 4, block_key = 8>)
+    outs(%o : memref<1x2x8x4xf32>) captures(%ids, %table, %open, %none : memref<16xindex>, memref<4xf32>, memref<?xf32>, memref<0xf32>)
+    score_mod(%s, %b, %h, %i, %j, %x, %t, %y, %z) {
+      %four = arith.constant 4 : index
+      %rest = arith.remui %j, %four : index
+      %a = memref.load %t[%rest] : memref<4xf32>
+      %id = memref.load %x[%j] : memref<16xindex>
+      %c = memref.load %y[%id] : memref<?xf32>
+      %d = memref.load %z[%i] : memref<0xf32>
+      %ac = arith.addf %a, %c : f32
+      %acd = arith.addf %ac, %d : f32
+      %r = arith.addf %s, %acd : f32
+      attn.yield %r : f32
+    } : memref<1x2x8x4xf32>, memref<1x2x16x4xf32>, memref<1x2x16x4xf32>
+  return
+}
+
+// -----
+
 // A bias joins after the scale, widened to the accumulator's type. The
 // dimension of heads is absent, that of rows broadcasts. A bias may be the
 // lowest finite number: the maximum is subtracted before log2(e) multiplies.

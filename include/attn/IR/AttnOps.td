@@ -62,7 +62,8 @@ def Attn_AttentionOp : Attn_Op<"attention", !listconcat([
     `mask_mod(%b, %h, %i, %j, captures...)` yields an i1, true is visible. Positions are `index`
     values, a score is f32 (f64 for f64 queries). The bodies are scalar `arith` and `math` ops,
     and reads of captures: `tensor.extract`, or `memref.load` in the memref form. They are
-    isolated: an outer value is seen through `captures` only.
+    isolated: an outer value is seen through `captures` only. What they read and divide by has to
+    be in range for visible pairs only, `table[%i - %j]` under `causal` for instance.
 
     **Constraints.**
 

@@ -16,12 +16,15 @@
 #include "attn/Compiler/Compiler.h"
 #include "attn/Runtime/Npy.h"
 #include "attn/Target/KnownTargets.h"
+#include "mlir/Parser/Parser.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/PrettyStackTrace.h"
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/TargetParser/Host.h"
 #include "gtest/gtest.h"
 #include <dlfcn.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 using namespace attn;
 using namespace mlir;
@@ -253,6 +256,87 @@ TEST_P(CpuKernels, RandomProblems) {
 
 TEST_P(CpuKernels, LongRandomProblems) {
   checkMany(firstSeed(), problemCount(600), longRange());
+}
+
+/// Tables that hold what visible pairs read and no more, at both ends of a
+/// page: %place says where. No visible pair divides by 0.
+constexpr llvm::StringLiteral kTablesInPages = R"(
+func.func @f(%q: memref<1x2x40x8xf32>, %k: memref<1x2x40x8xf32>, %v: memref<1x2x40x8xf32>,
+             %pages: memref<?xf32>, %place: memref<2xi64>, %o: memref<1x2x40x8xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %first = memref.load %place[%c0] : memref<2xi64>
+  %last = memref.load %place[%c1] : memref<2xi64>
+  %x = arith.index_cast %first : i64 to index
+  %y = arith.index_cast %last : i64 to index
+  %low = memref.subview %pages[%x] [13] [1] : memref<?xf32> to memref<13xf32, strided<[1], offset: ?>>
+  %high = memref.subview %pages[%y] [13] [1] : memref<?xf32> to memref<13xf32, strided<[1], offset: ?>>
+  %rows = memref.subview %pages[%x] [37] [1] : memref<?xf32> to memref<37xf32, strided<[1], offset: ?>>
+  attn.attention %q, %k, %v window(5, 7) outs(%o : memref<1x2x40x8xf32>)
+    captures(%low, %high, %rows : memref<13xf32, strided<[1], offset: ?>>,
+      memref<13xf32, strided<[1], offset: ?>>, memref<37xf32, strided<[1], offset: ?>>)
+    score_mod(%s, %b, %h, %i, %j, %l, %g, %t) {
+      %five = arith.constant 5 : index
+      %three = arith.constant 3 : index
+      %d = arith.subi %j, %i : index
+      %p = arith.addi %d, %five : index
+      %n = arith.subi %i, %three : index
+      %e = memref.load %l[%p] : memref<13xf32, strided<[1], offset: ?>>
+      %f = memref.load %g[%p] : memref<13xf32, strided<[1], offset: ?>>
+      %r = memref.load %t[%n] : memref<37xf32, strided<[1], offset: ?>>
+      %one = arith.constant 1 : index
+      %distance = arith.addi %p, %one : index
+      %quotient = arith.divsi %i, %distance : index
+      %w = arith.index_cast %quotient : index to i32
+      %z = arith.sitofp %w : i32 to f32
+      %s1 = arith.addf %s, %e : f32
+      %s2 = arith.addf %s1, %f : f32
+      %s3 = arith.addf %s2, %r : f32
+      %s4 = arith.addf %s3, %z : f32
+      attn.yield %s4 : f32
+    } mask_mod(%b, %h, %i, %j, %l, %g, %t) {
+      %three = arith.constant 3 : index
+      %isSeen = arith.cmpi uge, %i, %three : index
+      attn.yield %isSeen : i1
+    } : memref<1x2x40x8xf32>, memref<1x2x40x8xf32>, memref<1x2x40x8xf32>
+  return
+}
+)";
+
+TEST_P(CpuKernels, HiddenPairsReadNothingBesideCaptures) {
+  auto module = parseSourceString<ModuleOp>(kTablesInPages, &context);
+  ASSERT_TRUE(module);
+  llvm::Expected<Artifact> artifact = compile(*module, {GetParam(), ""});
+  ASSERT_TRUE(bool(artifact)) << llvm::toString(artifact.takeError());
+  auto kernel = loadKernel(*artifact);
+  ASSERT_TRUE(bool(kernel)) << llvm::toString(kernel.takeError());
+
+  const int64_t page = sysconf(_SC_PAGESIZE), perPage = page / sizeof(float);
+  std::vector<HostTensor> tensors;
+  for (const ArgumentDescription &argument : artifact->launch.arguments) {
+    SmallVector<int64_t> shape;
+    for (const Dimension &size : argument.shape)
+      shape.push_back(size.isDynamic() ? 4 * perPage : size.size);
+    tensors.push_back(llvm::cantFail(HostTensor::create(argument.type, shape)));
+    tensors.back().fillNormal(tensors.size());
+  }
+  HostTensor &pages = tensors[3], &output = tensors[5];
+  auto *begin = reinterpret_cast<float *>(pages.data());
+  // A page with another one in front of it and behind it.
+  auto *middle = reinterpret_cast<float *>(
+      (reinterpret_cast<uintptr_t>(begin) + 2 * page - 1) / page * page);
+  tensors[4].set(0, middle - begin);
+  tensors[4].set(1, middle - begin + perPage - 13);
+  output.poison();
+  auto protect = [&](int how) {
+    return mprotect(middle - perPage, page, how) == 0 &&
+           mprotect(middle + perPage, page, how) == 0;
+  };
+  ASSERT_TRUE(protect(PROT_NONE));
+  llvm::Error error = (*kernel)->launch(tensors);
+  ASSERT_TRUE(protect(PROT_READ | PROT_WRITE));
+  ASSERT_FALSE(bool(error)) << llvm::toString(std::move(error));
+  EXPECT_EQ(output.countPoisoned(), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Targets, CpuKernels,
