@@ -150,12 +150,13 @@ void attn::decode(const void *bytes, Type type, Array &array) {
 // Comparison
 //===----------------------------------------------------------------------===//
 
-double attn::relativeError(const Array &got, const Array &expected) {
+double attn::relativeError(const Array &got, const Array &expected,
+                           double least) {
   const double infinite = std::numeric_limits<double>::infinity();
   if (got.shape != expected.shape)
     return infinite;
   // Scaled by the largest element, so that squares neither overflow nor vanish.
-  double largest = 0;
+  double largest = least;
   for (double e : expected.data)
     if (std::isfinite(e))
       largest = std::max(largest, std::fabs(e));
@@ -169,7 +170,8 @@ double attn::relativeError(const Array &got, const Array &expected) {
       continue;
     }
     difference += (g - e) * scale * ((g - e) * scale);
-    norm += e * scale * (e * scale);
+    double size = std::max(std::fabs(e), least) * scale;
+    norm += size * size;
   }
   if (difference == 0)
     return 0;

@@ -2,6 +2,9 @@
 
 #include "CheckedCase.h"
 #include "mlir/Parser/Parser.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/raw_ostream.h"
 #include <cstdlib>
 
 using namespace attn;
@@ -104,23 +107,10 @@ Array CheckedCase::comparedRows(Array whole, bool isLse) const {
     int64_t i = row % s.queryLength, bh = row / s.queryLength;
     int64_t b = bh / s.queryHeads, h = bh % s.queryHeads;
     int64_t place = isBshd ? (b * s.queryLength + i) * s.queryHeads + h : row;
-    std::fill_n(whole.data.begin() + place * width, width, 0.0);
+    std::fill_n(whole.data.begin() + place * width, width,
+                isLse ? -kInfinity : 0.0);
   }
   return whole;
-}
-
-/// The largest |got - expected| / (1 + |expected|), infinite where only one of
-/// them is finite or they are different infinities.
-static double largestDifference(const Array &got, const Array &expected) {
-  double largest = 0;
-  for (auto [g, e] : llvm::zip_equal(got.data, expected.data)) {
-    if (g == e || (std::isnan(g) && std::isnan(e)))
-      continue;
-    double difference = std::fabs(g - e) / (1 + std::fabs(e));
-    largest =
-        std::max(largest, std::isfinite(difference) ? difference : kInfinity);
-  }
-  return largest;
 }
 
 static bool rowsWithoutKeysAreZero(const AttentionCase &c, const Array &visible,
@@ -185,33 +175,55 @@ llvm::Expected<CheckedCase> CheckedCase::create(AttentionCase problem,
       evaluateStraightforward(op, c.arrays(), isWanted);
   if (!straight)
     return straight.takeError();
-  int64_t rows = effectiveRows(c, exact->output);
-  checked.bound =
-      errorBound(op, relativeError(straight->output, exact->output), rows);
-  checked.lseBound = 3 * largestDifference(straight->lse, exact->lse) +
-                     (c.element == "f64" ? 1e-14 : 1e-6);
+  checked.rows = effectiveRows(c, exact->output);
+  checked.usual = relativeError(straight->output, exact->output);
+  exact->lse = checked.comparedRows(std::move(exact->lse), /*isLse=*/true);
+  checked.usualLse =
+      lseError(checked.comparedRows(std::move(straight->lse), /*isLse=*/true),
+               exact->lse);
+  checked.lseRows = llvm::count(checked.isCompared, true);
+  checked.bound = errorBound(op, checked.usual, checked.rows);
+  checked.lseBound = attn::lseBound(op, checked.usualLse, checked.lseRows);
   checked.expected = std::move(*exact);
   return checked;
+}
+
+/// A line for ATTN_TEST_FIGURES.
+static void writeFigures(StringRef path, const std::string &line) {
+  std::error_code error;
+  llvm::raw_fd_ostream file(path, error, llvm::sys::fs::OF_Append);
+  file << line;
 }
 
 std::string CheckedCase::compare(const Array &output, const Array &lse,
                                  double slack) const {
   double error =
       relativeError(comparedRows(output, /*isLse=*/false), expected.output);
-  // Written so that a NaN fails.
-  if (!(error <= slack * bound))
-    return "output error " + std::to_string(error / bound) +
-           " of its bound; error " + std::to_string(error);
+  double errorOfLse =
+      problem.wantsLse
+          ? lseError(comparedRows(lse, /*isLse=*/true), expected.lse)
+          : 0;
+  if (const char *path = std::getenv("ATTN_TEST_FIGURES"))
+    writeFigures(path,
+                 llvm::formatv("{0} {1} {2} {3:e3} {4:e3} {5} {6:e3} {7:e3}\n",
+                               problem.element, problem.outputElement, rows,
+                               usual, error, problem.wantsLse ? lseRows : 0,
+                               usualLse, errorOfLse));
+  auto compareTo = [](StringRef name, double error, double bound) {
+    // Written so that a NaN is beyond.
+    return error <= bound ? std::string()
+                          : llvm::formatv("{0} error {1:e3}, bound {2:e3}",
+                                          name, error, bound)
+                                .str();
+  };
+  std::string wrong = compareTo("output", error, slack * bound);
+  if (!wrong.empty())
+    return wrong;
   if (!rowsWithoutKeysAreZero(problem, visible, output))
     return "a row without keys is not 0";
   if (!problem.wantsLse)
     return "";
-  double difference =
-      largestDifference(comparedRows(lse, /*isLse=*/true), expected.lse);
-  if (!(difference <= slack * lseBound))
-    return "lse difference " + std::to_string(difference / lseBound) +
-           " of its bound";
-  return "";
+  return compareTo("lse", errorOfLse, slack * lseBound);
 }
 
 uint64_t attn::firstSeed() {

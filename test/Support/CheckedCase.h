@@ -28,7 +28,8 @@ struct CheckedCase {
                                             int64_t mostWork = 200'000'000);
 
   /// Says in one line what is wrong with the results, or nothing. `lse` is
-  /// read when the problem has one. `slack` multiplies the bounds.
+  /// read when the problem has one. `slack` multiplies the bounds. With
+  /// ATTN_TEST_FIGURES, appends a line of the errors to that file.
   std::string compare(const Array &output, const Array &lse,
                       double slack = 1) const;
 
@@ -45,7 +46,10 @@ private:
   /// [B, Hq, Sq]
   std::vector<char> isCompared;
   OracleResult expected;
-  double bound = 0, lseBound = 0;
+  /// The errors of the straightforward implementation, and a kernel's bounds.
+  double usual = 0, usualLse = 0, bound = 0, lseBound = 0;
+  /// Over how many rows the norm of the output is spread, and of the lse.
+  int64_t rows = 0, lseRows = 0;
 };
 
 /// ATTN_TEST_SEED, or a fresh one.

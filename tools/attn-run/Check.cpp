@@ -139,12 +139,14 @@ llvm::Expected<std::string> attn::checkResults(func::FuncOp entry,
       return rowsOf(whole, op, output.isLse, sample);
     };
     Array expected = rows(output.isLse ? exact->lse : exact->output);
-    double usual = relativeError(
-        rows(output.isLse ? straightforward->lse : straightforward->output),
-        expected);
-    double error = relativeError(rows(toArray(*output.got)), expected);
-    // An lse is one number a row, and f32 whatever the elements are.
-    double bound = output.isLse ? errorBound(op, usual)
+    auto errorOf = [&](const Array &got) {
+      return output.isLse ? lseError(rows(got), expected)
+                          : relativeError(rows(got), expected);
+    };
+    double usual =
+        errorOf(output.isLse ? straightforward->lse : straightforward->output);
+    double error = errorOf(toArray(*output.got));
+    double bound = output.isLse ? lseBound(op, usual, sample.wanted)
                                 : errorBound(op, usual, sample.wanted);
     std::string line = llvm::formatv(
         "{0}: error {1:e2}, bound {2:e2} (straightforward {3:e2})", output.name,

@@ -47,10 +47,11 @@ void encode(const Array &array, mlir::Type type, void *bytes);
 /// Reads as many elements as `array` has.
 void decode(const void *bytes, mlir::Type type, Array &array);
 
-/// ||got - expected|| / ||expected|| (Frobenius). Equal infinities and two NaNs
-/// agree; any other difference that is not finite is an infinite error, and so
-/// is a difference from an all-zero expectation. The arrays have one shape.
-double relativeError(const Array &got, const Array &expected);
+/// ||got - expected|| / ||expected|| (Frobenius), where an expected element
+/// counts as no less than `least`. Equal infinities and two NaNs agree; any
+/// other difference that is not finite is an infinite error, and so is a
+/// difference from an all-zero expectation. The arrays have one shape.
+double relativeError(const Array &got, const Array &expected, double least = 0);
 
 } // namespace attn
 

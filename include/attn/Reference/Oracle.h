@@ -45,22 +45,35 @@ llvm::Expected<OracleResult> evaluateAttention(AttentionOp op,
 /// error that a kernel may have: operands rounded to their element types,
 /// products, softmax and sums in f32 (f64 for f64) in the order of the naive
 /// loops, results rounded to their types. Where a 16-bit op has a wider output,
-/// probabilities are rounded to the element type before they meet the values:
-/// a matrix unit takes factors of one type, so no kernel on one can do better,
-/// and there is no rounding of the output to hide it.
+/// probabilities, as they are without a sink, are rounded to the element type
+/// before they meet the values: a matrix unit takes factors of one type, so no
+/// kernel on one can do better, and there is no rounding of the output to hide
+/// it.
 llvm::Expected<OracleResult>
 evaluateStraightforward(AttentionOp op, llvm::ArrayRef<Array> operands,
                         RowFilter wanted = nullptr);
 
 /// The largest `relativeError` that a kernel's output may have: 1.5 times the
-/// straightforward implementation's, and what rounding itself leaves open. One
-/// unit roundoff of the accumulator, because the straightforward result may be
-/// exact (a single key) and a correct kernel's one rounding off. Over few
-/// `rows` either error is a matter of luck (the roundings of a row's
-/// probabilities meet all its elements), so there are shares that fall with the
-/// square root of their number.
+/// straightforward implementation's, and what the roundings of few numbers
+/// leave to luck. The straightforward result may be exact (a single key) where
+/// a correct kernel is one rounding off. In one row the roundings of a
+/// probability and of the output may both be the worst, 2 unit roundoffs of the
+/// element type, and that of an exponent up to 32 is an error of 16 of the
+/// accumulator's, in every element of the row: over `rows` of them, these fall
+/// with the square root of their number.
 double errorBound(AttentionOp op, double straightforwardError,
                   int64_t rows = std::numeric_limits<int64_t>::max());
+
+/// The error of an lse. It is that of the sum of exponentials, relative, so
+/// what is less than 1 counts as 1.
+double lseError(const Array &got, const Array &expected);
+
+/// The largest `lseError` that a kernel may have: 1.5 times the straightforward
+/// implementation's, two more roundings, from powers of two to powers of e, and
+/// up to 8 unit roundoffs in a row where the greatest score and the logarithm
+/// of the sum are of opposite signs.
+double lseBound(AttentionOp op, double straightforwardError,
+                int64_t rows = std::numeric_limits<int64_t>::max());
 
 /// A function's one attention op, and where its operands come from.
 struct AttentionInFunction {

@@ -1,6 +1,8 @@
 //===- OraclePropertyTest.cpp - What holds for any attention --------------===//
 
 #include "AttentionFixture.h"
+#include <cmath>
+#include <limits>
 #include <numeric>
 
 using namespace attn;
@@ -151,7 +153,21 @@ TEST_F(OraclePropertyTest, StraightforwardIsNearAndNotEqual) {
   double error = relativeError(single->output, exact.output);
   EXPECT_GT(error, 1e-9);
   EXPECT_LT(error, 1e-6);
+  // Over many rows no more is left to luck than one rounding.
   EXPECT_GE(errorBound(op, error), 1.5 * error);
+  EXPECT_LT(errorBound(op, error), 1.5 * error + 1e-7);
+  EXPECT_GT(errorBound(op, error, /*rows=*/1), errorBound(op, error));
+}
+
+TEST_F(OraclePropertyTest, AnLseNearZeroIsMeasuredAgainstOne) {
+  Array expected({4}), got({4});
+  expected.data = {1e-9, 1, -std::numeric_limits<double>::infinity(), 3};
+  got.data = expected.data;
+  EXPECT_EQ(lseError(got, expected), 0);
+  got.data[0] += 1e-7;
+  EXPECT_NEAR(lseError(got, expected), 1e-7 / std::sqrt(11.0), 1e-12);
+  got.data[2] = -1e30;
+  EXPECT_EQ(lseError(got, expected), std::numeric_limits<double>::infinity());
 }
 
 TEST_F(OraclePropertyTest, DoubleHasSomethingToCompareWith) {
