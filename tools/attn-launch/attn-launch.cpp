@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../CommandLine.h"
 #include "attn/Runtime/Arguments.h"
 #include "attn/Runtime/Npy.h"
 #include "attn/Runtime/Report.h"
@@ -79,8 +80,9 @@ static llvm::Error run() {
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   cl::HideUnrelatedOptions(category);
-  cl::ParseCommandLineOptions(
-      argc, argv, "Launches a compiled kernel, dumps and times it.\n");
+  if (!parseCommandLine(argc, argv,
+                        "Launches a compiled kernel, dumps and times it.\n"))
+    return 1;
   if (llvm::Error error = run()) {
     llvm::WithColor::error(llvm::errs(), "attn-launch")
         << llvm::toString(std::move(error)) << "\n";

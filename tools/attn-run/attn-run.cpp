@@ -1,5 +1,6 @@
 //===- attn-run.cpp - Compile, run, check, time ---------------------------===//
 
+#include "../CommandLine.h"
 #include "Check.h"
 #include "attn/Compiler/Compiler.h"
 #include "attn/Runtime/Arguments.h"
@@ -142,9 +143,10 @@ static llvm::Error run() {
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   cl::HideUnrelatedOptions(category);
-  cl::ParseCommandLineOptions(argc, argv,
-                              "Compiles a module with attention, runs it, and "
-                              "checks it against an f64 evaluation.\n");
+  if (!parseCommandLine(argc, argv,
+                        "Compiles a module with attention, runs it, and "
+                        "checks it against an f64 evaluation.\n"))
+    return 1;
   if (llvm::Error error = run()) {
     llvm::WithColor::error(llvm::errs(), "attn-run")
         << llvm::toString(std::move(error)) << "\n";
