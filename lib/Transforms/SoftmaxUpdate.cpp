@@ -78,25 +78,13 @@ double SoftmaxUpdate::scoreOfNoKey() const {
   return lowest.convertToDouble() / (2 * std::max(1.0, c));
 }
 
-SoftmaxState SoftmaxUpdate::initial(int64_t valueDim, Value sink) {
+SoftmaxState SoftmaxUpdate::initial(int64_t valueDim) {
   Value none =
       isStale ? b.constant(type, scoreOfNoKey()) : b.negativeInfinity(type);
   SoftmaxState state = {
       b.broadcast({none, Extent::Uniform}, Extent::PerRow), zeroRow, {}};
   if (valueDim != 0)
     state.acc = b.constant(VectorType::get({b.rows, valueDim}, type), 0);
-  if (!sink)
-    return state;
-  // A score m with factor * m = sink, counted once. A sink of -inf counts for
-  // nothing.
-  Value score = multiply(sink, 1 / exponent.factor);
-  Value isNone = equals(sink, b.negativeInfinity(type));
-  if (isStale)
-    score = arith::SelectOp::create(b, isNone, none, score);
-  Value count = arith::SelectOp::create(b, isNone, b.constant(type, 0),
-                                        b.constant(type, 1));
-  state.rowMax = b.broadcast({score, Extent::Uniform}, Extent::PerRow);
-  state.rowSum = b.broadcast({count, Extent::Uniform}, Extent::PerRow);
   return state;
 }
 
@@ -131,6 +119,11 @@ Value SoftmaxUpdate::sum(Value probabilities, Value rowSum) {
                                              vector::CombiningKind::ADD);
 }
 
+Value SoftmaxUpdate::scaleRows(Value acc, Value factors) {
+  int64_t width = cast<VectorType>(acc.getType()).getDimSize(1);
+  return arith::MulFOp::create(b, acc, b.broadcastRows(factors, width));
+}
+
 SoftmaxState SoftmaxUpdate::correct(const SoftmaxState &state, Value rowMax,
                                     const Reference &reference) {
   Value correction =
@@ -138,11 +131,8 @@ SoftmaxState SoftmaxUpdate::correct(const SoftmaxState &state, Value rowMax,
   setRole(correction.getDefiningOp(), role::kCorrection);
   SoftmaxState next = {rowMax, {}, {}};
   next.rowSum = arith::MulFOp::create(b, state.rowSum, correction);
-  if (state.acc) {
-    int64_t width = cast<VectorType>(state.acc.getType()).getDimSize(1);
-    next.acc =
-        arith::MulFOp::create(b, state.acc, b.broadcastRows(correction, width));
-  }
+  if (state.acc)
+    next.acc = scaleRows(state.acc, correction);
   return next;
 }
 
@@ -256,20 +246,64 @@ SoftmaxState SoftmaxUpdate::update(
 // Results
 //===----------------------------------------------------------------------===//
 
+Value SoftmaxUpdate::exponential(Value x) {
+  // log2 e as the sum of two numbers of the type, the second as a double has
+  // it.
+  double high = llvm::numbers::log2e, low = 2.0355273740931033e-17;
+  if (type.isF32()) {
+    high = llvm::numbers::log2ef;
+    low = llvm::numbers::log2e - high;
+  }
+  auto constant = [&](double number) { return b.constant(rowType, number); };
+  Value exponent = multiply(x, high);
+  Value rest = math::FmaOp::create(b, x, constant(high),
+                                   arith::NegFOp::create(b, exponent));
+  rest = math::FmaOp::create(b, x, constant(low), rest);
+  Value correction =
+      math::FmaOp::create(b, rest, constant(llvm::numbers::ln2), constant(1));
+  return arith::MulFOp::create(b, math::Exp2Op::create(b, exponent),
+                               correction);
+}
+
+SoftmaxState SoftmaxUpdate::addSink(const SoftmaxState &state, Value sink) {
+  Value sinks = b.broadcast({sink, Extent::Uniform}, Extent::PerRow);
+  Value above =
+      math::FmaOp::create(b, state.rowMax, b.constant(rowType, exponent.factor),
+                          arith::NegFOp::create(b, sinks));
+  // A sink of -inf is infinitely far below, also below a row without keys.
+  Value isNone = equals(sink, b.negativeInfinity(type));
+  Value infinite = arith::NegFOp::create(b, b.negativeInfinity(rowType));
+  above = arith::SelectOp::create(b, isNone, infinite, above);
+  // Of what is the less of the two, 0 when it is that much less.
+  auto share = [&](Value distance) -> Value {
+    distance =
+        arith::MaximumFOp::create(b, distance, b.constant(rowType, -1e3));
+    return exponential(arith::MinimumFOp::create(b, distance, zeroRow));
+  };
+  Value ofKeys = share(above), ofSink = share(arith::NegFOp::create(b, above));
+  SoftmaxState next = {state.rowMax, {}, {}};
+  next.rowSum = math::FmaOp::create(b, state.rowSum, ofKeys, ofSink);
+  if (state.acc)
+    next.acc = scaleRows(state.acc, ofKeys);
+  return next;
+}
+
 Value SoftmaxUpdate::output(const SoftmaxState &state) {
   Value inverse =
       arith::DivFOp::create(b, b.constant(rowType, 1), state.rowSum);
   Value factor = arith::SelectOp::create(b, equals(state.rowSum, zeroRow),
                                          zeroRow, inverse);
-  int64_t width = cast<VectorType>(state.acc.getType()).getDimSize(1);
-  return arith::MulFOp::create(b, state.acc, b.broadcastRows(factor, width));
+  return scaleRows(state.acc, factor);
 }
 
-Value SoftmaxUpdate::logSumExp(const SoftmaxState &state) {
+Value SoftmaxUpdate::logSumExp(const SoftmaxState &state, Value sink) {
   Value log2 = math::Log2Op::create(b, state.rowSum);
+  Value reference = multiply(state.rowMax, exponent.factor);
+  if (sink)
+    reference = arith::MaximumFOp::create(
+        b, reference, b.broadcast({sink, Extent::Uniform}, Extent::PerRow));
   Value natural =
-      arith::AddFOp::create(b, multiply(state.rowMax, exponent.factor),
-                            multiply(log2, llvm::numbers::ln2));
+      arith::AddFOp::create(b, reference, multiply(log2, llvm::numbers::ln2));
   return arith::SelectOp::create(b, equals(state.rowSum, zeroRow),
                                  b.negativeInfinity(rowType), natural);
 }

@@ -53,9 +53,8 @@ class SoftmaxUpdate {
 public:
   SoftmaxUpdate(TileBuilder &b, AttentionOp op);
 
-  /// Before any key. A sink (a logit of the row's head, in nats) is a key
-  /// with that score and no value; null when there is none.
-  SoftmaxState initial(int64_t valueDim, mlir::Value sink);
+  /// Before any key.
+  SoftmaxState initial(int64_t valueDim);
 
   /// After the keys of `scores`. `accumulate` adds probabilities times values
   /// to the accumulator that it is given.
@@ -64,10 +63,17 @@ public:
                                                      mlir::Value acc)>
                           accumulate);
 
+  /// With a sink (a logit of the row's head, in nats), a key with that score
+  /// and no value: l and acc are then by the greater of it and m. After all
+  /// keys: were the sink among the scores that m follows, a great one would
+  /// leave probabilities that f16 does not hold.
+  SoftmaxState addSink(const SoftmaxState &state, mlir::Value sink);
+
   /// acc / l; 0 for a row that has seen no key.
   mlir::Value output(const SoftmaxState &state);
-  /// ln of the sum of exp(score); -inf for a row that has seen nothing.
-  mlir::Value logSumExp(const SoftmaxState &state);
+  /// ln of the sum of exp(score); -inf for a row that has seen nothing. `sink`
+  /// is the one that was added, or null.
+  mlir::Value logSumExp(const SoftmaxState &state, mlir::Value sink);
 
 private:
   /// What is subtracted from the scores of a row, and c times it.
@@ -100,6 +106,10 @@ private:
             llvm::function_ref<llvm::SmallVector<mlir::Value>()> rescaled,
             llvm::function_ref<llvm::SmallVector<mlir::Value>()> kept);
 
+  /// exp(x) of row values in [-1000, 0], as exact as exp2 is: the rounding of
+  /// x * log2(e) does not become an error.
+  mlir::Value exponential(mlir::Value x);
+  mlir::Value scaleRows(mlir::Value acc, mlir::Value factors);
   mlir::Value equals(mlir::Value value, mlir::Value constant);
   mlir::Value multiply(mlir::Value value, double factor);
   double scoreOfNoKey() const;

@@ -18,6 +18,7 @@
 //       V = value[b, g(h), keys of the block, :]             "value"
 //       acc = acc * a + p V                                  "accumulator"
 //       m  = m'
+//     l, acc = with the sink of h, a score without a value
 //     output[b, h, rows of t, :] = acc / l                   "output"
 //     lse[b, h, rows of t] = ln 2 * (c * m + log2 l)         "lse"
 //
@@ -154,7 +155,7 @@ private:
   Value multiplyValues(const Task &task, Value probabilities, Value acc,
                        Value firstKey, Value seenKeys);
   void writeResults(const Task &task, SoftmaxUpdate &softmax,
-                    const SoftmaxState &state);
+                    const SoftmaxState &state, Value sink);
 
   /// lhs times rhs as vector.contract over the dimensions (i, j, k).
   Value contract(Value lhs, Value rhs, Value acc, bool rhsIsTransposed,
@@ -219,14 +220,16 @@ Task AttentionTiler::enterTask(ValueRange ids, Index queryBlocks) {
 
 void AttentionTiler::buildTask(const Task &task) {
   SoftmaxUpdate softmax(b, op);
-  Value sink;
-  if (op.getSinks())
-    sink = loadElement(b, op.getSinks(), task.head);
   Value query = readQuery(task);
-  SoftmaxState state = softmax.initial(sizes.valueDim, sink);
+  SoftmaxState state = softmax.initial(sizes.valueDim);
   if (!isConstantIntValue(sizes.kvLength, 0))
     state = sweep(task, query, softmax, state);
-  writeResults(task, softmax, state);
+  Value sink;
+  if (op.getSinks()) {
+    sink = loadElement(b, op.getSinks(), task.head);
+    state = softmax.addSink(state, sink);
+  }
+  writeResults(task, softmax, state, sink);
 }
 
 /// The query tile; null without a head dimension.
@@ -343,7 +346,7 @@ Value AttentionTiler::contract(Value lhs, Value rhs, Value acc,
 }
 
 void AttentionTiler::writeResults(const Task &task, SoftmaxUpdate &softmax,
-                                  const SoftmaxState &state) {
+                                  const SoftmaxState &state, Value sink) {
   Index zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
   if (state.acc) {
     Value view = headView(b, op.getOuts()[0], op.getOutputLayout(), task.batch,
@@ -359,7 +362,7 @@ void AttentionTiler::writeResults(const Task &task, SoftmaxUpdate &softmax,
     Value view = subview(b, op.getOuts()[1], {task.batch, task.head, zero},
                          {one, one, sizes.queryLength}, {false, false, true});
     auto write = vector::TransferWriteOp::create(
-        b, softmax.logSumExp(state), view, ValueRange{task.firstRow},
+        b, softmax.logSumExp(state, sink), view, ValueRange{task.firstRow},
         ArrayRef<bool>{task.rowsAligned});
     setRole(write, role::kLse);
   }

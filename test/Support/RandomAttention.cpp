@@ -198,6 +198,10 @@ void CaseGenerator::drawMasks(AttentionCase &c) {
   if (chance(0.2)) {
     c.operands.push_back(
         operand("sinks", c.element == "f64" ? "f64" : "f32", {s.queryHeads}));
+    // Beside a great one all keys are unlikely, a small one counts for nothing.
+    double shift = std::array{0, 12, -12}[between(0, 2)];
+    for (double &sink : c.operands.back().data.data)
+      sink += shift;
     if (chance(0.2) && s.queryHeads > 0)
       c.operands.back().data.data[0] = -std::numeric_limits<double>::infinity();
   }

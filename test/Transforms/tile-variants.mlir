@@ -201,20 +201,27 @@ func.func @bias(%q: memref<1x2x8x4xf32>, %k: memref<1x2x16x4xf32>, %v: memref<1x
 
 // -----
 
-// A sink is a key with the sink's score and no value: 2 is 1 / scale.
+// A sink is a key with the sink's score and no value, and comes after the sweep.
+// 0.5 is the scale.
 
 // CHECK-LABEL: func @sinks(
 // CHECK-SAME:  %[[SINKS:[^:,]+]]: memref<2xf32>
-// CHECK-DAG:   %[[PER_SCORE:.+]] = arith.constant 2.000000e+00 : f32
-// CHECK-DAG:   %[[NONE:.+]] = arith.constant 0xFF800000 : f32
+// CHECK-DAG:   %[[SCALE:.+]] = arith.constant dense<5.000000e-01> : vector<4xf32>
+// CHECK-DAG:   %[[NONE:.+]] = arith.constant dense<0xFF800000> : vector<4xf32>
+// CHECK-DAG:   %[[ZERO:.+]] = arith.constant dense<0.000000e+00> : vector<4xf32>
 // CHECK:       scf.forall (%{{.+}}, %[[H:.+]], %{{.+}}) in
+// CHECK:         %[[SWEEP:.+]]:3 = scf.for {{.*}} iter_args(%{{.+}} = %[[NONE]], %{{.+}} = %[[ZERO]],
 // CHECK:         %[[SINK:.+]] = memref.load %[[SINKS]][%[[H]]]
-// CHECK:         %[[SCORE:.+]] = arith.mulf %[[SINK]], %[[PER_SCORE]]
-// CHECK:         %[[IS_NONE:.+]] = arith.cmpf oeq, %[[SINK]], %[[NONE]]
-// CHECK:         %[[COUNT:.+]] = arith.select %[[IS_NONE]], %{{.+}}, %{{.+}} : f32
-// CHECK:         %[[MAX:.+]] = vector.broadcast %[[SCORE]] : f32 to vector<4xf32>
-// CHECK:         %[[SUM:.+]] = vector.broadcast %[[COUNT]] : f32 to vector<4xf32>
-// CHECK:         scf.for {{.*}} iter_args(%{{.+}} = %[[MAX]], %{{.+}} = %[[SUM]],
+// CHECK:         %[[ROWS:.+]] = vector.broadcast %[[SINK]] : f32 to vector<4xf32>
+// CHECK:         %[[BELOW:.+]] = arith.negf %[[ROWS]]
+// CHECK:         %[[DISTANCE:.+]] = math.fma %[[SWEEP]]#0, %[[SCALE]], %[[BELOW]]
+// CHECK:         %[[ABOVE:.+]] = arith.select %{{.+}}, %{{.+}}, %[[DISTANCE]]
+// CHECK:         %[[POWER:.+]] = math.exp2
+// CHECK:         %[[OF_KEYS:.+]] = arith.mulf %[[POWER]],
+// CHECK:         math.exp2
+// CHECK:         %[[SUM:.+]] = math.fma %[[SWEEP]]#1, %[[OF_KEYS]], %{{.+}}
+// CHECK:         arith.mulf %[[SWEEP]]#2,
+// CHECK:         arith.divf %{{.+}}, %[[SUM]]
 func.func @sinks(%q: memref<1x2x8x4xf32>, %k: memref<1x2x16x4xf32>, %v: memref<1x2x16x4xf32>, %sinks: memref<2xf32>, %o: memref<1x2x8x4xf32>) {
   attn.attention %q, %k, %v sinks(%sinks : memref<2xf32>) tiling(#attn.tiling<block_query = 4, block_key = 8>)
     outs(%o : memref<1x2x8x4xf32>) : memref<1x2x8x4xf32>, memref<1x2x16x4xf32>, memref<1x2x16x4xf32>
