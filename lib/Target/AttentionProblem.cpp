@@ -17,6 +17,8 @@ int64_t AttentionProblem::elementBytes() const {
 AttentionProblem AttentionProblem::withRepresentativeSizes() const {
   constexpr int64_t kSequence = 4096, kHeads = 16;
   AttentionProblem p = *this;
+  p.isRepresentative = isDynamic(batch) || isDynamic(queryHeads) ||
+                       isDynamic(queryLength) || isDynamic(kvLength);
   auto assume = [](int64_t &size, int64_t value) {
     if (isDynamic(size))
       size = value;

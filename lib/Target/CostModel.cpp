@@ -183,7 +183,10 @@ void planner::predict(Candidate &candidate, const AttentionProblem &problem,
         heads * cycles(sweep.keys, sweep.keyBlocks, sweep.blocks) / units,
         cycles(sweep.longestKeys, sweep.longestBlocks, tasks > 0));
   } else {
-    busiest = std::ceil(tasks / units) *
+    // How the last round comes out is luck where sizes are not known.
+    double rounds = tasks / units;
+    busiest = (problem.isRepresentative && rounds > 1 ? rounds
+                                                      : std::ceil(rounds)) *
               cycles(sweep.longestKeys, sweep.longestBlocks, 1);
   }
 

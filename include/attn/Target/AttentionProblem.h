@@ -40,6 +40,8 @@ struct AttentionProblem {
   bool hasKvLengths = false;
   bool hasSinks = false;
   bool returnsLse = false;
+  /// Some size stands for all that may come: see withRepresentativeSizes.
+  bool isRepresentative = false;
 
   static bool isDynamic(int64_t size) { return size == kDynamic; }
   /// Bytes of an element, and of a score or accumulator.

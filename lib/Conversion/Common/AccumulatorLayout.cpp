@@ -22,6 +22,14 @@ Registers attn::packLeftSide(GpuEmitter &e, Fragment &fragment,
   return result;
 }
 
+void AccumulatorLayout::withOwnPositions(function_ref<void()> body) {
+  Value outer = column;
+  column = e.toIndex(e.ptx("mov.b32 $0, $1;", "=r,r", {e.b.getI32Type()},
+                           {e.toI32(outer)})[0]);
+  body();
+  column = outer;
+}
+
 void AccumulatorLayout::bind(Value value, Fragment fragment) {
   slicer.bind(value, [this, fragment](const TileSlicer::Piece &) mutable {
     Value pair[] = {fragment.at(group, half, 0), fragment.at(group, half, 1)};

@@ -49,6 +49,11 @@ public:
                     mlir::Value column)
       : e(e), slicer(slicer), row{row, e.add(row, 8)}, column(column) {}
 
+  /// Calls `body` with positions of columns that are made there. LLVM would
+  /// compute those of all pieces once, in front of the sweep, and keep them in
+  /// registers that tiles need.
+  void withOwnPositions(llvm::function_ref<void()> body);
+
   /// From here on `value` of the tiled form is what this thread holds of it.
   void bind(mlir::Value value, Fragment fragment);
   void bind(mlir::Value value, RowPair rows);

@@ -28,30 +28,37 @@ FailureOr<SoftmaxRows> FragmentSoftmax::initial(Value isFirst) {
 
 FailureOr<Fragment> FragmentSoftmax::finishScores(Fragment raw) {
   layout.bind(form.scores->getResult(0), raw);
+  FailureOr<Fragment> result = failure();
+  auto make = [&](Value tile) {
+    layout.withOwnPositions(
+        [&]() { result = layout.tile(tile, form.blockKey); });
+    return succeeded(result);
+  };
   Value score = form.rowMax->getOperand(0);
-  if (!form.masked || score != form.masked->getResult(0))
-    return layout.tile(score, form.blockKey);
   scf::IfOp masked = form.masked;
+  if (!masked || score != masked->getResult(0)) {
+    make(score);
+    return result;
+  }
   Value plain = masked.elseYield().getOperand(0);
-  FailureOr<Fragment> result = layout.tile(plain, form.blockKey);
-  if (failed(result))
+  if (!make(plain))
     return failure();
   layout.bind(plain, *result);
+  SmallVector<Value> unmasked = result->elements;
   bool valid = true;
-  result->elements =
-      e.branch(scalars.lookup(masked.getCondition()), result->elements, [&]() {
+  SmallVector<Value> elements =
+      e.branch(scalars.lookup(masked.getCondition()), unmasked, [&]() {
         cloneScalars(e, *masked.thenBlock(), scalars);
-        FailureOr<Fragment> tested =
-            layout.tile(masked.thenYield().getOperand(0), form.blockKey);
-        valid = succeeded(tested);
-        return valid ? tested->elements : result->elements;
+        valid = make(masked.thenYield().getOperand(0));
+        return valid ? result->elements : unmasked;
       });
   if (!valid)
     return failure();
-  return result;
+  return Fragment{elements};
 }
 
-RowPair FragmentSoftmax::newMaximum(Fragment &scores, const SoftmaxRows &rows) {
+RowPair FragmentSoftmax::newMaximum(Fragment &scores,
+                                    const SoftmaxRows &rows) {
   RowPair max = layout.maximumOverLanes(layout.maximum(scores, rows.max));
   layout.bind(form.rowMax->getResult(0), max);
   return max;

@@ -96,7 +96,8 @@ private:
 
   Thread &thread;
   GpuEmitter &e;
-  mlir::Value batch, heads, blocks, allHeads, group, count, me, width, myRounds;
+  mlir::Value batch, heads, blocks, allHeads, group, lastGroup, count, me,
+      width, myRounds;
 };
 
 /// The blocks of the task's sweep (i32). A task without keys sweeps one block,

@@ -9,7 +9,8 @@
 // dealt out backwards, so that who had the longest of one round gets the
 // shortest of the next. Where heads have few query blocks, that would stream
 // all keys through L2 once for each of them: then the order is that of groups
-// of heads whose keys and values stay in L2 together.
+// of heads whose keys and values stay in L2 together, with whole rounds in a
+// group. The last group takes what is left, so that the end is sorted.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,8 +27,22 @@ using namespace attn::hopper;
 /// more balance than they save traffic.
 static constexpr int64_t kGroupedBlocks = 12, kGroupBytes = int64_t(16) << 20;
 
+static Value greatestCommonDivisor(GpuEmitter &e, Value x, Value y) {
+  auto loop = scf::WhileOp::create(
+      e.b, e.loc, TypeRange{x.getType(), y.getType()}, ValueRange{x, y},
+      [&](OpBuilder &, Location, ValueRange pair) {
+        scf::ConditionOp::create(e.b, e.loc, e.less(e.i32(0), pair[1]), pair);
+      },
+      [&](OpBuilder &, Location, ValueRange pair) {
+        scf::YieldOp::create(e.b, e.loc,
+                             ValueRange{pair[1], e.rem(pair[0], pair[1])});
+      });
+  return loop.getResult(0);
+}
+
 /// Heads whose tasks are numbered together.
-static Value headsInGroup(Thread &thread, Value heads, Value blocks) {
+static Value headsInGroup(Thread &thread, Value heads, Value blocks,
+                          Value width) {
   GpuEmitter &e = thread.e;
   const HopperKernel &kernel = thread.kernel;
   gpu::GPUFuncOp function = thread.outline.kernel;
@@ -36,8 +51,11 @@ static Value headsInGroup(Thread &thread, Value heads, Value blocks) {
       memref::DimOp::create(e.b, e.loc, key, int64_t(kernel.key.rowDim)));
   int64_t bytes = (kernel.headChunks + kernel.valueChunks) * kChunkRowBytes;
   Value fitting = e.div(e.i32(kGroupBytes / bytes), e.max(keys, e.i32(1)));
+  // So many heads fill whole rounds.
+  Value unit = e.div(width, greatestCommonDivisor(e, width, blocks));
+  Value units = e.max(e.div(fitting, unit), e.i32(1));
   Value isShort = e.less(blocks, e.i32(kGroupedBlocks + 1));
-  return e.select(isShort, e.max(fitting, e.i32(1)), heads);
+  return e.select(isShort, e.mul(unit, units), heads);
 }
 
 TaskOrder::TaskOrder(Thread &thread) : thread(thread), e(thread.e) {
@@ -54,10 +72,12 @@ TaskOrder::TaskOrder(Thread &thread) : thread(thread), e(thread.e) {
   blocks = sizes[2];
   allHeads = e.mul(batch, heads);
   count = e.mul(allHeads, blocks);
-  if (thread.kernel.balances)
-    group = headsInGroup(thread, allHeads, blocks);
   me = NVVM::BlockIdXOp::create(e.b, e.loc, e.b.getI32Type());
   width = NVVM::GridDimXOp::create(e.b, e.loc, e.b.getI32Type());
+  if (thread.kernel.balances) {
+    group = headsInGroup(thread, allHeads, blocks, width);
+    lastGroup = e.max(e.add(e.div(allHeads, group), -1), e.i32(0));
+  }
   // The last round may leave some blocks without a task.
   Value rounds = e.div(e.add(count, e.add(width, -1)), width);
   Value last = e.add(rounds, -1);
@@ -77,9 +97,11 @@ IRMapping TaskOrder::enter(Value round) {
   Value number = numberOf(round);
   Value block, head, b;
   if (thread.kernel.balances) {
-    Value firstHead = e.mul(e.div(number, e.mul(group, blocks)), group);
+    Value index = e.min(e.div(number, e.mul(group, blocks)), lastGroup);
+    Value firstHead = e.mul(index, group);
+    Value isLast = e.compare(arith::CmpIPredicate::eq, index, lastGroup);
+    Value size = e.select(isLast, e.sub(allHeads, firstHead), group);
     Value rest = e.sub(number, e.mul(firstHead, blocks));
-    Value size = e.min(group, e.sub(allHeads, firstHead));
     block = e.div(rest, size);
     Value batchHead = e.add(firstHead, e.rem(rest, size));
     head = e.rem(batchHead, heads);
