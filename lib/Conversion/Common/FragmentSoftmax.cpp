@@ -57,8 +57,7 @@ FailureOr<Fragment> FragmentSoftmax::finishScores(Fragment raw) {
   return Fragment{elements};
 }
 
-RowPair FragmentSoftmax::newMaximum(Fragment &scores,
-                                    const SoftmaxRows &rows) {
+RowPair FragmentSoftmax::newMaximum(Fragment &scores, const SoftmaxRows &rows) {
   RowPair max = layout.maximumOverLanes(layout.maximum(scores, rows.max));
   layout.bind(form.rowMax->getResult(0), max);
   return max;

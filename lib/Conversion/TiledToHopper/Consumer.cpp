@@ -33,9 +33,17 @@ using namespace attn::hopper;
 /// Named barriers: 0 is the whole block's, then a turn for each warpgroup,
 /// then one among the threads of each.
 static Value turnBarrier(GpuEmitter &e, Value group) { return e.add(group, 1); }
-Value hopper::groupBarrier(const Consumer &consumer) {
-  GpuEmitter &e = consumer.thread.e;
-  return e.add(consumer.group, 1 + consumer.thread.kernel.groups);
+static Value groupBarrier(const Consumer &c) {
+  return c.thread.e.add(c.group, 1 + c.thread.kernel.groups);
+}
+
+void hopper::publishToAsyncProxy(const Consumer &c) {
+  GpuEmitter &e = c.thread.e;
+  auto space = NVVM::SharedSpaceAttr::get(e.b.getContext(),
+                                          NVVM::SharedSpace::shared_cta);
+  NVVM::FenceProxyOp::create(e.b, e.loc, NVVM::ProxyKind::async_shared, space);
+  NVVM::BarrierOp::create(e.b, e.loc, TypeRange(), groupBarrier(c),
+                          e.i32(kWarpgroup), {}, Value());
 }
 
 /// Two warpgroups meet at a turn: the one that waits, and the one that leaves.
@@ -129,6 +137,7 @@ private:
   }
   Fragment issueScores(const Slot &slot);
   void issueOutput(SweepState &state, const Slot &slot);
+  void clearHiddenValues(Value block);
   LogicalResult update(Fragment scores, SweepState &state, bool isFirst,
                        llvm::function_ref<void()> waitForAccumulator);
   FailureOr<SweepState> initial();
@@ -217,6 +226,50 @@ void Sweep::issueOutput(SweepState &state, const Slot &slot) {
   commit(e);
 }
 
+/// Lengths and band crop the values of a task, but TMA copies whole blocks:
+/// zeros go where the rows of others are, which may hold a NaN. Each warpgroup
+/// clears for itself, before it reads.
+void Sweep::clearHiddenValues(Value block) {
+  memref::SubViewOp view = kernel.value.view;
+  unsigned rowDim = kernel.value.rowDim;
+  int64_t whole = view.getSourceType().getDimSize(rowDim);
+  if (!ShapedType::isDynamic(whole) && view.getStaticSize(rowDim) == whole)
+    return;
+  auto scalar = [&](OpFoldResult size) -> Value {
+    if (auto value = dyn_cast<Value>(size))
+      return task.scalars.lookup(value);
+    return e.index(cast<IntegerAttr>(cast<Attribute>(size)).getInt());
+  };
+  Value count = scalar(view.getMixedSizes()[rowDim]);
+  Value end = e.add(scalar(view.getMixedOffsets()[rowDim]), count);
+  Value source = task.scalars.lookup(view.getSource());
+  Value length = memref::DimOp::create(e.b, e.loc, source, int64_t(rowDim));
+  Value first = e.add(task.scalars.lookup(form.sweep.getLowerBound()),
+                      e.mul(e.toIndex(block), form.blockKey));
+  Value isCropped =
+      arith::AndIOp::create(e.b, e.loc, e.less(end, length),
+                            e.less(count, e.add(first, form.blockKey)));
+  e.branch(isCropped, [&]() {
+    Slot slot = valueSlot(block);
+    kernel.valueRing.waitFull(e, c.thread.shared, slot);
+    Value address = kernel.valueRing.address(e, c.thread.shared, slot);
+    Value seen = e.toI32(e.sub(count, first));
+    constexpr int64_t kUnits = kChunkRowBytes / 16;
+    e.loop(c.inGroup, e.i32(kernel.valueChunks * form.blockKey * kUnits),
+           e.i32(kWarpgroup), {}, [&](Value unit, ValueRange) {
+             Value row = e.rem(e.div(unit, kUnits), form.blockKey);
+             Value isHidden = e.compare(arith::CmpIPredicate::sge, row, seen);
+             e.branch(isHidden, [&]() {
+               e.ptx("st.shared.v4.b32 [$0], {$1, $1, $1, $1};",
+                     "r,r,~{memory}",
+                     {e.add(address, e.mul(unit, 16)), e.i32(0)});
+             });
+             return SmallVector<Value>();
+           });
+    publishToAsyncProxy(c);
+  });
+}
+
 /// Score region, masks and softmax of a block.
 LogicalResult Sweep::update(Fragment scores, SweepState &state, bool isFirst,
                             function_ref<void()> waitForAccumulator) {
@@ -292,6 +345,7 @@ FailureOr<SweepState> Sweep::continueTo(SweepState state) {
 
 SweepState Sweep::finish(SweepState state) {
   Slot last = valueSlot(e.add(task.ownBlocks, -1));
+  clearHiddenValues(e.add(task.ownBlocks, -1));
   issueOutput(state, last);
   wait(e, 0, {&state.acc});
   kernel.valueRing.release(e, c.thread.shared, last, c.isWarpLeader);
@@ -308,6 +362,7 @@ SweepState Sweep::finishAndSkip(SweepState state) {
     kernel.valueRing.release(e, shared, value, c.isWarpLeader);
   };
   Slot last = valueSlot(e.add(task.ownBlocks, -1));
+  clearHiddenValues(e.add(task.ownBlocks, -1));
   waitTurn(c);
   issueOutput(state, last);
   passTurn(c);
@@ -331,6 +386,7 @@ FailureOr<SweepState> Sweep::finishInto(SweepState &state, Sweep &next) {
     return failure();
   Slot key = next.keySlot(e.i32(0));
   Slot value = valueSlot(e.add(task.ownBlocks, -1));
+  clearHiddenValues(e.add(task.ownBlocks, -1));
   kernel.queryRing.waitFull(e, shared, next.task.querySlot);
   kernel.keyRing.waitFull(e, shared, key);
   waitTurn(c);

@@ -34,8 +34,9 @@ struct ConsumerTask {
                mlir::Value firstUse);
 };
 
-/// The named barrier among the threads of the warpgroup.
-mlir::Value groupBarrier(const Consumer &consumer);
+/// What the warpgroup stored to shared memory, in sight of TMA and wgmma; its
+/// threads meet.
+void publishToAsyncProxy(const Consumer &consumer);
 
 /// Writes output and lse of the rows of one warpgroup.
 mlir::LogicalResult emitEpilogue(Consumer &c, ConsumerTask &task);

@@ -43,12 +43,7 @@ static void copyOut(Consumer &c, ConsumerTask &task) {
   GpuEmitter &e = c.thread.e;
   const HopperKernel &kernel = c.thread.kernel;
   TiledForm &form = kernel.form;
-  NVVM::FenceProxyOp::create(
-      e.b, e.loc, NVVM::ProxyKind::async_shared,
-      NVVM::SharedSpaceAttr::get(e.b.getContext(),
-                                 NVVM::SharedSpace::shared_cta));
-  NVVM::BarrierOp::create(e.b, e.loc, TypeRange(), groupBarrier(c),
-                          e.i32(kWarpgroup), {}, Value());
+  publishToAsyncProxy(c);
   Value isFirst = e.equals(c.inGroup, 0);
   e.branch(isFirst, [&]() {
     Value firstRow =
