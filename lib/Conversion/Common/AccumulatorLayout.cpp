@@ -1,13 +1,14 @@
 //===- AccumulatorLayout.cpp - Which thread holds which score -------------===//
 
 #include "AccumulatorLayout.h"
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
 using namespace mlir;
 using namespace attn;
 
 Registers attn::packLeftSide(GpuEmitter &e, Fragment &fragment,
                              FloatType type) {
+  if (type.getWidth() > 16)
+    return fragment.elements;
   Registers result;
   for (int64_t group = 0; group < fragment.groups(); ++group)
     for (int64_t half : {0, 1}) {
@@ -100,12 +101,8 @@ RowPair AccumulatorLayout::reduce(Fragment &fragment, RowPair initial) {
 template <typename OpTy>
 RowPair AccumulatorLayout::reduceOverLanes(RowPair rows) {
   for (Value &value : rows)
-    for (int64_t distance : {1, 2}) {
-      Value other = NVVM::ShflOp::create(e.b, e.loc, value.getType(), e.i32(-1),
-                                         value, e.i32(distance), e.i32(31),
-                                         NVVM::ShflKind::bfly, UnitAttr());
-      value = OpTy::create(e.b, e.loc, value, other);
-    }
+    for (int64_t distance : {1, 2})
+      value = OpTy::create(e.b, e.loc, value, e.fromLane(value, distance));
   return rows;
 }
 

@@ -33,7 +33,8 @@ struct Fragment {
 
 /// The fragment of a left side of 16-bit elements: 4 registers for 16 of depth.
 /// It holds the elements that the accumulator's layout gives a thread, so
-/// probabilities become a left side without leaving their thread.
+/// probabilities become a left side without leaving their thread. Wider
+/// elements stay as they are.
 using Registers = llvm::SmallVector<mlir::Value>;
 Registers packLeftSide(GpuEmitter &e, Fragment &fragment, mlir::FloatType type);
 

@@ -22,12 +22,15 @@ FailureOr<SoftmaxRows> FragmentSoftmax::initial(Value isFirst) {
   if (failed(max) || failed(sum))
     return failure();
   for (Value &part : *sum)
-    part = e.select(isFirst, part, e.f32(0));
+    part = e.select(isFirst, part, e.zero(part.getType()));
   return SoftmaxRows{*max, *sum};
 }
 
-FailureOr<Fragment> FragmentSoftmax::finishScores(Fragment raw) {
-  layout.bind(form.scores->getResult(0), raw);
+FailureOr<Fragment>
+FragmentSoftmax::finishScores(Fragment raw,
+                              function_ref<LogicalResult()> whenTested) {
+  if (form.scores)
+    layout.bind(form.scores->getResult(0), raw);
   FailureOr<Fragment> result = failure();
   auto make = [&](Value tile) {
     layout.withOwnPositions(
@@ -37,6 +40,8 @@ FailureOr<Fragment> FragmentSoftmax::finishScores(Fragment raw) {
   Value score = form.rowMax->getOperand(0);
   scf::IfOp masked = form.masked;
   if (!masked || score != masked->getResult(0)) {
+    if (whenTested && failed(whenTested()))
+      return failure();
     make(score);
     return result;
   }
@@ -49,7 +54,8 @@ FailureOr<Fragment> FragmentSoftmax::finishScores(Fragment raw) {
   SmallVector<Value> elements =
       e.branch(scalars.lookup(masked.getCondition()), unmasked, [&]() {
         cloneScalars(e, *masked.thenBlock(), scalars);
-        valid = make(masked.thenYield().getOperand(0));
+        valid = make(masked.thenYield().getOperand(0)) &&
+                (!whenTested || succeeded(whenTested()));
         return valid ? result->elements : unmasked;
       });
   if (!valid)

@@ -33,8 +33,11 @@ public:
   mlir::FailureOr<SoftmaxRows> initial(mlir::Value isFirst);
 
   /// The scores of a block from the raw product: score region and masks, the
-  /// latter only in blocks on an edge.
-  mlir::FailureOr<Fragment> finishScores(Fragment raw);
+  /// latter only in blocks on an edge. `whenTested` is called where the masks
+  /// are tested.
+  mlir::FailureOr<Fragment>
+  finishScores(Fragment raw,
+               llvm::function_ref<mlir::LogicalResult()> whenTested = {});
 
   /// The probabilities of a block, rounded and packed. Updates the rows and
   /// rescales `acc`, by the softmax reference that the tiling names; votes are

@@ -1,6 +1,7 @@
 //===- GpuEmitter.cpp - Short names for the ops of a GPU kernel -----------===//
 
 #include "GpuEmitter.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
 using namespace mlir;
 using namespace attn;
@@ -34,4 +35,22 @@ SmallVector<Value> GpuEmitter::ptx(StringRef text, StringRef constraints,
   for (int64_t i = 0, e = results.size(); i < e; ++i)
     values.push_back(LLVM::ExtractValueOp::create(b, loc, all, i));
   return values;
+}
+
+Value GpuEmitter::fromLane(Value value, int64_t distance) {
+  auto shuffle = [&](Value word) -> Value {
+    return NVVM::ShflOp::create(b, loc, word.getType(), i32(-1), word,
+                                i32(distance), i32(31), NVVM::ShflKind::bfly,
+                                UnitAttr());
+  };
+  Type type = value.getType();
+  if (type.getIntOrFloatBitWidth() == 32)
+    return shuffle(value);
+  auto words = VectorType::get(2, b.getI32Type());
+  Value halves = LLVM::BitcastOp::create(b, loc, words, value);
+  Value low = vector::ExtractOp::create(b, loc, halves, 0);
+  Value high = vector::ExtractOp::create(b, loc, halves, 1);
+  Value other[] = {shuffle(low), shuffle(high)};
+  Value swapped = vector::FromElementsOp::create(b, loc, words, other);
+  return LLVM::BitcastOp::create(b, loc, type, swapped);
 }

@@ -88,6 +88,19 @@ struct GpuEmitter {
     return mlir::arith::ConstantOp::create(b, loc, b.getF32FloatAttr(value));
   }
 
+  mlir::Value zero(mlir::Type type) {
+    return mlir::arith::ConstantOp::create(b, loc, b.getZeroAttr(type));
+  }
+  mlir::Value bitOr(mlir::Value x, mlir::Value y) {
+    return mlir::arith::OrIOp::create(b, loc, x, y);
+  }
+  mlir::Value both(mlir::Value x, mlir::Value y) {
+    return mlir::arith::AndIOp::create(b, loc, x, y);
+  }
+  /// The value of the lane whose number differs by `distance`, a power of two;
+  /// 32 or 64 bits.
+  mlir::Value fromLane(mlir::Value value, int64_t distance);
+
   /// scf.if without results, and without an else branch.
   void branch(mlir::Value condition, llvm::function_ref<void()> body) {
     mlir::scf::IfOp::create(b, loc, condition,

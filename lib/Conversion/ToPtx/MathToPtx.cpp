@@ -22,11 +22,15 @@
 // because convert-gpu-to-nvvm turns every op of math that it meets into a call,
 // and the maxima and minima of arith, too.
 //
-// A function that none of this covers, such as any of f64, is an error here:
-// further down it would be a call that nothing resolves.
+// Of f64 there are exp2, exp, log2, log, tanh and rsqrt, by arithmetic alone
+// (DoubleMath.cpp).
+//
+// A function that none of this covers is an error here: further down it would
+// be a call that nothing resolves.
 //
 //===----------------------------------------------------------------------===//
 
+#include "DoubleMath.h"
 #include "attn/Conversion/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -258,6 +262,8 @@ struct LowerToIntrinsics : public RewritePattern {
       result = lanes.instruction(intrinsic, op->getOperands());
     else if (getElementTypeOrSelf(op->getResult(0).getType()).isF32())
       result = buildByUnits(lanes, op);
+    else
+      result = attn::buildDoubleMath(rewriter, op);
     if (!result)
       return failure();
     rewriter.replaceOp(op, result);
@@ -368,7 +374,8 @@ struct MathToPtx : attn::impl::MathToPtxBase<MathToPtx> {
         return;
       op->emitOpError("has no form in PTX on ")
           << op->getOperand(0).getType()
-          << "; f16, bf16 and f32 have all functions, f64 has none";
+          << "; f16, bf16 and f32 have all functions, f64 has "
+             "exp2, exp, log2, log, tanh and rsqrt";
       signalPassFailure();
     });
   }

@@ -1,0 +1,62 @@
+//===- TaskLoop.cpp - The tasks of a kernel by number ---------------------===//
+
+#include "TaskLoop.h"
+
+using namespace mlir;
+using namespace attn;
+
+FailureOr<std::string> attn::countTasks(scf::ForallOp tasks) {
+  std::string count;
+  for (OpFoldResult size : tasks.getMixedUpperBound()) {
+    FailureOr<std::string> text =
+        isa<Value>(size)
+            ? toSizeExpression(cast<Value>(size))
+            : std::to_string(cast<IntegerAttr>(cast<Attribute>(size)).getInt());
+    if (failed(text))
+      return failure();
+    count += (count.empty() ? "" : " * ") + *text;
+  }
+  return count;
+}
+
+IRMapping attn::enterTask(GpuEmitter &e, TiledForm &form,
+                          const KernelOutline &outline, Value number) {
+  SmallVector<Value> sizes;
+  for (OpFoldResult size : form.tasks.getMixedUpperBound()) {
+    if (auto value = dyn_cast<Value>(size))
+      sizes.push_back(e.toI32(outline.values.lookup(value)));
+    else
+      sizes.push_back(e.i32(cast<IntegerAttr>(cast<Attribute>(size)).getInt()));
+  }
+  Value batch = sizes[0], heads = sizes[1], blocks = sizes[2];
+  Value block, rest;
+  if (form.rightBound) {
+    Value perBlock = e.mul(batch, heads);
+    block = e.div(number, perBlock);
+    rest = e.rem(number, perBlock);
+  } else {
+    block = e.rem(number, blocks);
+    rest = e.div(number, blocks);
+  }
+  Value ids[] = {e.div(rest, heads), e.rem(rest, heads), block};
+  IRMapping scalars(outline.values);
+  for (auto [variable, id] : llvm::zip(form.tasks.getInductionVars(), ids))
+    scalars.map(variable, e.toIndex(id));
+  return scalars;
+}
+
+Value attn::sharedMemory(GpuEmitter &e, gpu::GPUModuleOp module) {
+  constexpr StringLiteral kName = "shared_tiles";
+  constexpr unsigned kShared = 3;
+  auto type = LLVM::LLVMArrayType::get(e.b.getI8Type(), 0);
+  {
+    OpBuilder::InsertionGuard guard(e.b);
+    e.b.setInsertionPointToStart(module.getBody());
+    LLVM::GlobalOp::create(e.b, e.loc, type, /*isConstant=*/false,
+                           LLVM::Linkage::External, kName, Attribute(),
+                           /*alignment=*/1024, kShared);
+  }
+  auto pointer = LLVM::LLVMPointerType::get(e.b.getContext(), kShared);
+  Value address = LLVM::AddressOfOp::create(e.b, e.loc, pointer, kName);
+  return LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI32Type(), address);
+}

@@ -1,0 +1,31 @@
+//===- TaskLoop.h - The tasks of a kernel by number -------------*- C++ -*-===//
+//
+// A grid is one-dimensional, whatever the sizes are: the y and z of a CUDA grid
+// end at 65,535. A task has a number, which is counted so that under a right
+// band bound the query blocks are outermost, the longest first. Otherwise the
+// query blocks of a head are neighbours and share its keys in L2.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef ATTN_LIB_CONVERSION_COMMON_TASKLOOP_H
+#define ATTN_LIB_CONVERSION_COMMON_TASKLOOP_H
+
+#include "GpuEmitter.h"
+#include "KernelOutline.h"
+
+namespace attn {
+
+/// The number of tasks as a size expression.
+mlir::FailureOr<std::string> countTasks(mlir::scf::ForallOp tasks);
+
+/// The values outside of the task loop, and its variables for the task
+/// `number` (i32).
+mlir::IRMapping enterTask(GpuEmitter &e, TiledForm &form,
+                          const KernelOutline &outline, mlir::Value number);
+
+/// The byte address of the block's dynamic shared memory (i32).
+mlir::Value sharedMemory(GpuEmitter &e, mlir::gpu::GPUModuleOp module);
+
+} // namespace attn
+
+#endif // ATTN_LIB_CONVERSION_COMMON_TASKLOOP_H
