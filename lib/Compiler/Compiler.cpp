@@ -19,6 +19,7 @@
 #include "attn/Pipelines/Pipelines.h"
 #include "attn/Target/KnownTargets.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
 
@@ -190,6 +191,13 @@ llvm::Error Compilation::checkMappable() {
 /// What the passes to stage mapped decided for the launch.
 llvm::Error Compilation::readKernel() {
   gpu::GPUFuncOp kernel = findKernel(*module);
+  auto entry = module->lookupSymbol<func::FuncOp>(entryName);
+  bool doesNothing =
+      entry &&
+      !entry.walk([](scf::ForallOp) { return WalkResult::interrupt(); })
+           .wasInterrupted();
+  if (!kernel && doesNothing)
+    kernel = replaceByEmptyKernel(entry, target);
   if (!kernel)
     return llvm::createStringError("target '" + target.name +
                                    "' has no mapping of this attention yet; "

@@ -4,6 +4,7 @@
 #include "Describe.h"
 #include "attn/IR/Attn.h"
 #include "attn/IR/MappedKernel.h"
+#include "attn/IR/TiledForm.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/ADT/StringExtras.h"
@@ -109,4 +110,29 @@ llvm::Error attn::requireAttentionAlone(func::FuncOp entry) {
         "' beside it; move that to a function of its own");
   }
   return llvm::Error::success();
+}
+
+gpu::GPUFuncOp attn::replaceByEmptyKernel(func::FuncOp function,
+                                          const TargetDescription &target) {
+  OpBuilder b(function);
+  Location loc = function.getLoc();
+  auto module =
+      gpu::GPUModuleOp::create(b, loc, (function.getName() + "_kernels").str());
+  module->setAttr(kTargetAttrName, TargetAttr::get(b.getContext(), target));
+  b.setInsertionPointToStart(module.getBody());
+  auto kernel = gpu::GPUFuncOp::create(
+      b, loc, function.getName(),
+      b.getFunctionType(function.getArgumentTypes(), TypeRange()));
+  kernel->setAttr(gpu::GPUDialect::getKernelFuncAttrName(), b.getUnitAttr());
+  constexpr int64_t kAnyWorkgroup = 32;
+  kernel->setAttr(
+      kLaunchAttrName,
+      b.getDictionaryAttr(
+          {b.getNamedAttr("grid", b.getStringAttr("0")),
+           b.getNamedAttr("workgroup", b.getI64IntegerAttr(kAnyWorkgroup)),
+           b.getNamedAttr("shared_memory", b.getI64IntegerAttr(0))}));
+  b.setInsertionPointToStart(&kernel.getBody().front());
+  gpu::ReturnOp::create(b, loc);
+  function.erase();
+  return kernel;
 }

@@ -24,6 +24,11 @@ llvm::Error addLaunch(mlir::gpu::GPUFuncOp kernel, LaunchDescription &launch);
 /// kernel is one.
 llvm::Error requireAttentionAlone(mlir::func::FuncOp entry);
 
+/// A kernel in the place of `function`, of no blocks: an attention without
+/// results, whose sizes are zero, has been left out by attn-tile.
+mlir::gpu::GPUFuncOp replaceByEmptyKernel(mlir::func::FuncOp function,
+                                          const TargetDescription &target);
+
 } // namespace attn
 
 #endif // ATTN_LIB_COMPILER_MAPPEDKERNEL_H

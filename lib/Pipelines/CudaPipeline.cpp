@@ -21,7 +21,9 @@
 
 using namespace mlir;
 
+/// Each mapping takes the tiles that were planned for its product.
 void attn::addPassesToMappedCuda(OpPassManager &pm) {
+  pm.addPass(createTiledToMMA());
   pm.addPass(createTiledToHopper());
   pm.addPass(createCSEPass());
 }

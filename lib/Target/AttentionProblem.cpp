@@ -64,6 +64,33 @@ double AttentionProblem::visiblePairs() const {
   return std::max(pairs, 0.0);
 }
 
+/// Strides in front of the innermost one; those of a tensor are its buffer's.
+static bool hasWholeUnits(mlir::ShapedType type) {
+  constexpr int64_t kUnit = 16;
+  int64_t bytes = type.getElementTypeBitWidth() / 8;
+  llvm::SmallVector<int64_t> strides;
+  if (auto memref = llvm::dyn_cast<mlir::MemRefType>(type)) {
+    strides = memref.getStridesAndOffset().first;
+  } else {
+    strides.assign(1, 1);
+    for (int64_t size : llvm::reverse(type.getShape().drop_front())) {
+      bool isKnown = strides.back() != mlir::ShapedType::kDynamic &&
+                     size != mlir::ShapedType::kDynamic;
+      // An unknown multiple of whole units is one of whole units.
+      if (!isKnown && strides.back() != 1)
+        break;
+      strides.push_back(isKnown ? size * strides.back()
+                                : mlir::ShapedType::kDynamic);
+    }
+    std::reverse(strides.begin(), strides.end());
+  }
+  if (strides.back() != 1)
+    return false;
+  return llvm::all_of(llvm::ArrayRef(strides).drop_back(), [&](int64_t stride) {
+    return stride == mlir::ShapedType::kDynamic || stride * bytes % kUnit == 0;
+  });
+}
+
 AttentionProblem attn::getProblem(AttentionOp op) {
   AttentionShape shape = op.getShape();
   AttentionProblem p;
@@ -92,5 +119,14 @@ AttentionProblem attn::getProblem(AttentionOp op) {
   p.hasKvLengths = bool(op.getKvLengths());
   p.hasSinks = bool(op.getSinks());
   p.returnsLse = op.returnsLse();
+  mlir::ShapedType output = op.getOutputType();
+  p.hasTensorMaps =
+      output.getElementTypeBitWidth() == element.getWidth() &&
+      llvm::all_of(
+          llvm::ArrayRef<mlir::ShapedType>{
+              llvm::cast<mlir::ShapedType>(op.getQuery().getType()),
+              llvm::cast<mlir::ShapedType>(op.getKey().getType()),
+              llvm::cast<mlir::ShapedType>(op.getValue().getType()), output},
+          hasWholeUnits);
   return p;
 }

@@ -1,9 +1,9 @@
 //===- LaneSchedules.cpp - Schedules without a matrix unit ----------------===//
 //
 // Multiply-adds of the GPU's ordinary lanes, in f32 (f64): the form for mobile
-// GPUs without cooperative matrices, and for f32 and f64 everywhere. Queries
-// stay in shared memory, keys and then values pass through one buffer, and
-// probabilities cross the threads through another. Each thread owns a small
+// GPUs without cooperative matrices, and for f32 and f64 on all of them.
+// Queries stay in shared memory, keys and then values pass through one buffer,
+// and probabilities cross the threads through another. Each thread owns a small
 // tile of the scores and of the accumulator in registers.
 //
 // A group is a subgroup; where the subgroup size must not be assumed, it is 32

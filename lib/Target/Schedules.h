@@ -19,10 +19,13 @@ using Candidates = std::vector<Candidate>;
 /// tiles, budgets and rates are filled in, those that do not fit included.
 void listCpuSchedules(const AttentionProblem &problem,
                       const TargetDescription &target, Candidates &result);
-/// Tensor cores: mma, wgmma, tcgen05.
+/// Tensor cores of warpgroups: wgmma.
 void listTensorCoreSchedules(const AttentionProblem &problem,
                              const TargetDescription &target,
                              Candidates &result);
+/// Warps of an NVIDIA GPU: mma.sync and multiply-adds.
+void listWarpSchedules(const AttentionProblem &problem,
+                       const TargetDescription &target, Candidates &result);
 /// KHR cooperative matrices, and an NPU's matrix unit behind the same form.
 void listCoopMatrixSchedules(const AttentionProblem &problem,
                              const TargetDescription &target,

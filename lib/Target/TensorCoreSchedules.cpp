@@ -1,17 +1,13 @@
-//===- TensorCoreSchedules.cpp - Schedules for NVIDIA tensor cores --------===//
+//===- TensorCoreSchedules.cpp - Schedules for Hopper's tensor cores ------===//
 //
 // wgmma: one producer warpgroup and one to three consumers of 64 rows, queries
 // and key/value blocks in shared memory, scores, probabilities and accumulator
 // in registers. The sizes are measured ones (see the table), with smaller ones
-// for short sequences and one for head dimensions beyond 256, where the
-// warpgroups share 64 rows and split the accumulator's columns.
+// for short sequences.
 //
-// tcgen05: scores and accumulator in tensor memory, a warpgroup of softmax for
-// each tile of 128 rows.
-//
-// mma: warps of 16 or 32 rows, key/value blocks by asynchronous copies.
-//
-// f32 and f64 never come here: the tensor cores would round f32 to TF32.
+// Problems that TMA or wgmma cannot take have no schedule here, f32 and f64 in
+// particular: the tensor cores would round f32 to TF32. Nor is there one for
+// tcgen05 yet: docs/Targets.md says what its mapping would need.
 //
 //===----------------------------------------------------------------------===//
 
@@ -23,13 +19,11 @@ using namespace attn::planner;
 
 static const char *const kShared = "shared memory";
 static const char *const kRegisters = "registers of a thread";
-static const char *const kTensorMemory = "tensor memory";
 
 /// Registers that a consumer needs beside its tiles: addresses, descriptors,
 /// row statistics. Fits the measured limits: three warpgroups at D 128 take
 /// key blocks of 80, two take 128.
 static constexpr int64_t kWgmmaOverhead = 28;
-static constexpr int64_t kMmaOverhead = 48;
 
 /// Cycles from a copy's issue to its data under load, and what a barrier
 /// between warps costs.
@@ -44,14 +38,9 @@ struct TensorCoreLister {
   Candidates &result;
 
   void listWgmma() const;
-  void listTcgen05() const;
-  void listMma() const;
   void addWgmma(int64_t groups, int64_t blockQuery, int64_t blockKey,
                 int64_t stages, int64_t queryStages,
                 llvm::StringRef softmax) const;
-  void addTcgen05(int64_t groups, int64_t blockKey, int64_t stages) const;
-  void addMma(int64_t warps, int64_t blockQuery, int64_t blockKey,
-              int64_t stages) const;
 
   /// Rows of 128-byte swizzled shared memory come in multiples of 64 elements.
   int64_t sharedDim(int64_t dim) const { return roundUp(dim, 64); }
@@ -164,6 +153,16 @@ void TensorCoreLister::addWgmma(int64_t groups, int64_t blockQuery,
   finish(c, overlap, share / split, cost);
 }
 
+/// What the mapping to TMA and wgmma takes: tensor maps of whole units of 16
+/// bytes, accumulators of one thread, masks that depend on positions alone.
+static bool takesWgmma(const AttentionProblem &p) {
+  auto chunks = [](int64_t dim) { return roundUp(dim, 64); };
+  return p.hasTensorMaps && p.headDim > 0 && p.valueDim > 0 &&
+         p.kvLength != 0 && p.headDim <= 256 && p.valueDim <= 256 &&
+         p.valueDim % 8 == 0 && chunks(p.valueDim) <= chunks(p.headDim) &&
+         !p.hasMask && !p.hasMaskMod && !p.hasSegments;
+}
+
 void TensorCoreLister::listWgmma() const {
   struct Schedule {
     int64_t maxDim, groups, blockKey, stages, queryStages;
@@ -179,94 +178,6 @@ void TensorCoreLister::listWgmma() const {
     if (dim <= s.maxDim)
       addWgmma(s.groups, s.groups * unit.m, s.blockKey, s.stages, s.queryStages,
                "stale");
-  for (int64_t stages : {2, 1})
-    for (int64_t blockKey : {64, 32})
-      if (dim > 256)
-        addWgmma(/*groups=*/2, unit.m, blockKey, stages, /*queryStages=*/1,
-                 "conditional");
-}
-
-void TensorCoreLister::addTcgen05(int64_t groups, int64_t blockKey,
-                                  int64_t stages) const {
-  Tiling t;
-  t.groups = groups;
-  t.blockQuery = groups * unit.m;
-  t.blockKey = blockKey;
-  t.stages = stages;
-  t.softmax = "conditional";
-  if (!isUseful(t, unit.m, 32))
-    return;
-  Candidate c = begin(t);
-  addSharedTiles(c);
-  // Columns come in powers of two from 32, for each row of 4-byte cells;
-  // probabilities overwrite their scores.
-  c.tiles.push_back({"scores", kTensorMemory, t.blockQuery * blockKey * 4});
-  c.tiles.push_back(
-      {"accumulator", kTensorMemory,
-       t.blockQuery * roundUp(std::max<int64_t>(problem.valueDim, 32), 32) *
-           4});
-  c.tiles.push_back({"a row of scores", kRegisters, blockKey * 4});
-  c.tiles.push_back({"statistics and addresses", kRegisters, 40 * 4});
-  addBudget(c, kShared, target.scratchBytes);
-  addBudget(c, kTensorMemory, target.matrixMemoryBytes);
-  addBudget(c, kRegisters, 200 * 4);
-  finish(c, groups == 1 ? 0.5 : 0.9, 1.0, 1.2);
-}
-
-void TensorCoreLister::listTcgen05() const {
-  for (int64_t groups : {2, 1})
-    for (int64_t blockKey : {128, 64, 32})
-      for (int64_t stages : {1, 2, 3, 4})
-        addTcgen05(groups, blockKey, stages);
-}
-
-void TensorCoreLister::addMma(int64_t warps, int64_t blockQuery,
-                              int64_t blockKey, int64_t stages) const {
-  Tiling t;
-  t.groups = warps;
-  t.blockQuery = blockQuery;
-  t.blockKey = blockKey;
-  t.stages = stages;
-  t.softmax = "conditional";
-  if (!isUseful(t, unit.m, 32))
-    return;
-  Candidate c = begin(t);
-  addSharedTiles(c);
-  constexpr int64_t kLanes = 32;
-  int64_t split = std::max<int64_t>(1, warps * unit.m / blockQuery);
-  int64_t rows = blockQuery * split / warps;
-  int64_t accumulator = rows * roundUp(problem.valueDim, 8 * split) / split;
-  c.tiles.push_back({"accumulator", kRegisters, accumulator * 4 / kLanes});
-  c.tiles.push_back({"scores", kRegisters, rows * blockKey * 4 / kLanes});
-  c.tiles.push_back(
-      {"probabilities", kRegisters, rows * blockKey * 2 / kLanes});
-  c.tiles.push_back({"statistics and addresses", kRegisters, kMmaOverhead * 4});
-  addBudget(c, kShared, target.scratchBytes);
-  addBudget(c, kRegisters, target.registersPerThread * 4);
-
-  // Warps of one multiprocessor hide each other's softmax; how many are
-  // resident is decided by shared memory and registers.
-  int64_t residentByShared =
-      std::max(target.unitScratchBytes, target.scratchBytes) /
-      std::max<int64_t>(1, c.budgets[0].used);
-  int64_t residentByRegisters =
-      target.registersPerUnit /
-      std::max<int64_t>(1, warps * kLanes * c.budgets[1].used / 4);
-  int64_t resident =
-      warps * std::clamp<int64_t>(
-                  std::min(residentByShared, residentByRegisters), 1, 4);
-  double overlap = resident >= 16 ? 0.75 : resident >= 8 ? 0.65 : 0.4;
-  // Measured elsewhere for this form: about 72 % of the unit's peak.
-  finish(c, overlap, 0.75 / split, 1.2);
-}
-
-void TensorCoreLister::listMma() const {
-  for (int64_t warps : {4, 8})
-    for (int64_t blockQuery : {16, 32, 64, 128})
-      for (int64_t blockKey : {128, 64, 32, 16})
-        for (int64_t stages : {1, 2, 3})
-          if (blockQuery <= warps * 2 * unit.m)
-            addMma(warps, blockQuery, blockKey, stages);
 }
 
 void planner::listTensorCoreSchedules(const AttentionProblem &problem,
@@ -276,11 +187,7 @@ void planner::listTensorCoreSchedules(const AttentionProblem &problem,
     if (unit.type != problem.elementType)
       continue;
     TensorCoreLister lister{problem, target, unit, result};
-    if (unit.kind == "wgmma")
+    if (unit.kind == "wgmma" && takesWgmma(problem))
       lister.listWgmma();
-    else if (unit.kind == "tcgen05")
-      lister.listTcgen05();
-    else if (unit.kind == "mma")
-      lister.listMma();
   }
 }

@@ -49,10 +49,11 @@ static void listSchedules(const AttentionProblem &problem,
                           const TargetDescription &target, Candidates &result) {
   if (target.family == "cpu")
     return listCpuSchedules(problem, target, result);
-  if (target.family == "cuda")
+  if (target.family == "cuda") {
     listTensorCoreSchedules(problem, target, result);
-  else
-    listCoopMatrixSchedules(problem, target, result);
+    return listWarpSchedules(problem, target, result);
+  }
+  listCoopMatrixSchedules(problem, target, result);
   listLaneSchedules(problem, target, result);
 }
 

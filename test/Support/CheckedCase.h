@@ -33,6 +33,13 @@ struct CheckedCase {
   std::string compare(const Array &output, const Array &lse,
                       double slack = 1) const;
 
+  /// What `compare` compares with, for those who compare elsewhere.
+  const OracleResult &expectedResult() const { return expected; }
+  double outputBound() const { return bound; }
+  double logSumExpBound() const { return lseBound; }
+  /// [B, Hq, Sq]: the rows that are compared; the oracle left out the others.
+  llvm::ArrayRef<char> comparedMask() const { return isCompared; }
+
 private:
   llvm::Error findVisible(mlir::MLIRContext &context, int64_t mostWork);
   void poison(std::mt19937_64 &random);

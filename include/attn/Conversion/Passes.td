@@ -34,6 +34,22 @@ def TiledToHopper : Pass<"attn-tiled-to-hopper", "::mlir::ModuleOp"> {
   ];
 }
 
+def TiledToMMA : Pass<"attn-tiled-to-mma", "::mlir::ModuleOp"> {
+  let summary = "map the tiled form to warps with mma.sync or multiply-adds";
+  let description = [{
+    The function around a task loop becomes a `gpu.func`: a block of threads a task, whose warps own
+    rows and share the key/value blocks in shared memory. Takes every form whose tiling has the
+    product "mma" or "fma", and leaves the others alone. The attribute `attn.launch` of the kernel
+    says how to launch it.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
+    "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::NVVM::NVVMDialect",
+    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"
+  ];
+}
+
 def MaskBf16AsIntegers : Pass<"attn-mask-bf16-as-integers"> {
   let summary = "masked loads and stores of bf16 vectors as 16-bit integers";
   let description = [{

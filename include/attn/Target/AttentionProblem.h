@@ -42,6 +42,9 @@ struct AttentionProblem {
   bool returnsLse = false;
   /// Some size stands for all that may come: see withRepresentativeSizes.
   bool isRepresentative = false;
+  /// Tensor maps can describe the operands, as far as is known: all strides of
+  /// whole units of 16 bytes, an output as wide as the elements.
+  bool hasTensorMaps = true;
 
   static bool isDynamic(int64_t size) { return size == kDynamic; }
   /// Bytes of an element, and of a score or accumulator.

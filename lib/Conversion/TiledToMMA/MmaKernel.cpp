@@ -1,0 +1,94 @@
+//===- MmaKernel.cpp - Shared memory and threads of a kernel --------------===//
+//
+// Shared memory, laid out by MmaTiles:
+//
+//   query | key stages | value stages | probabilities | seen keys
+//
+//===----------------------------------------------------------------------===//
+
+#include "MmaKernel.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
+using namespace mlir;
+using namespace attn;
+using namespace attn::mma;
+
+static LogicalResult verifyMappable(TiledForm &form) {
+  const Tiling &t = form.tiling;
+  auto refuse = [&](const Twine &what) {
+    return form.tasks.emitOpError("cannot map tiles to warps: ") << what;
+  };
+  bool isNarrow = form.elementType.getWidth() == 16;
+  if (t.product == "mma" && !isNarrow && form.sweep)
+    return refuse("expected elements of f16 or bf16 for product = \"mma\"");
+  if (t.product == "fma" && isNarrow && form.sweep)
+    return refuse("expected elements of f32 or f64 for product = \"fma\"");
+  int64_t rows = t.groups * MmaTiles::kRows;
+  if (form.blockQuery % MmaTiles::kRows != 0 ||
+      (form.blockQuery % rows != 0 && rows % form.blockQuery != 0))
+    return refuse("expected block_query = 16 * groups, or a multiple or a "
+                  "whole part of it in steps of 16");
+  if (t.stages < 1)
+    return refuse("expected one stage or more");
+  if (form.sweep && form.blockKey % (t.product == "mma" ? 16 : 8) != 0)
+    return refuse("expected a block_key that is a multiple of 16, or of 8 for "
+                  "product = \"fma\"");
+  if (t.groups * MmaTiles::kLanes > 1024)
+    return refuse("expected at most 32 groups");
+  return success();
+}
+
+FailureOr<MmaKernel> MmaKernel::plan(TiledForm &form) {
+  if (failed(verifyMappable(form)))
+    return failure();
+  MmaKernel kernel{form, MmaTiles(form.tiling, form.headDim, form.valueDim,
+                                  form.elementType.getWidth() / 8,
+                                  form.accumulatorType.getWidth() / 8)};
+  kernel.warps = form.tiling.groups;
+  kernel.stages = form.tiling.stages;
+  const MmaTiles &tiles = kernel.tiles;
+  kernel.keyAt = kernel.queryAt + tiles.query.bytes();
+  kernel.valueAt = kernel.keyAt + kernel.stages * tiles.key.bytes();
+  kernel.probabilitiesAt = kernel.valueAt + kernel.stages * tiles.value.bytes();
+  kernel.seenAt = kernel.probabilitiesAt + tiles.probabilities.bytes();
+  kernel.sharedBytes = tiles.sharedBytes(form.tiling);
+  return kernel;
+}
+
+Thread::Thread(GpuEmitter e, const MmaKernel &kernel, Value shared)
+    : e(e), kernel(kernel), shared(shared) {
+  const MmaTiles &tiles = kernel.tiles;
+  id = NVVM::ThreadIdXOp::create(e.b, e.loc, e.b.getI32Type());
+  lane = e.bitAnd(id, 31);
+  // The same in all lanes, and known to be.
+  warp = NVVM::ShflOp::create(e.b, e.loc, id.getType(), e.i32(-1),
+                              e.div(id, MmaTiles::kLanes), e.i32(0), e.i32(31),
+                              NVVM::ShflKind::idx, UnitAttr());
+  part = e.rem(warp, tiles.split);
+  warpRow = e.mul(e.div(warp, tiles.split), tiles.slabs * MmaTiles::kRows);
+}
+
+void Thread::barrier() { NVVM::Barrier0Op::create(e.b, e.loc); }
+
+Slab::Slab(Thread &t, int64_t number)
+    : slicer(t.e.b, t.e.loc, scalars),
+      layout(t.e, slicer,
+             t.e.toIndex(t.e.add(t.e.add(t.warpRow, t.row()),
+                                 number * MmaTiles::kRows)),
+             t.e.toIndex(t.column())),
+      softmax(t.e, t.kernel.form, layout, scalars) {}
+
+SmallVector<Fragment> mma::multiplyQueryKey(Thread &thread, Value key) {
+  return thread.kernel.usesTensorCores() ? tensor::multiplyQueryKey(thread, key)
+                                         : lanes::multiplyQueryKey(thread, key);
+}
+
+void mma::multiplyProbabilitiesValue(Thread &thread,
+                                     ArrayRef<Registers> probabilities,
+                                     MutableArrayRef<Fragment> acc,
+                                     Value value) {
+  if (thread.kernel.usesTensorCores())
+    tensor::multiplyProbabilitiesValue(thread, probabilities, acc, value);
+  else
+    lanes::multiplyProbabilitiesValue(thread, probabilities, acc, value);
+}
