@@ -185,9 +185,9 @@ void planner::predict(Candidate &candidate, const AttentionProblem &problem,
   } else {
     // How the last round comes out is luck where sizes are not known.
     double rounds = tasks / units;
-    busiest = (problem.isRepresentative && rounds > 1 ? rounds
-                                                      : std::ceil(rounds)) *
-              cycles(sweep.longestKeys, sweep.longestBlocks, 1);
+    busiest =
+        (problem.isRepresentative && rounds > 1 ? rounds : std::ceil(rounds)) *
+        cycles(sweep.longestKeys, sweep.longestBlocks, 1);
   }
 
   busiest += static_cast<double>(problem.batch) * problem.kvHeads *

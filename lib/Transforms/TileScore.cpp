@@ -50,7 +50,11 @@ Value TileScore::apply(Value score, Value firstKey) {
   };
   if (op.getSoftcap()) {
     multiply(scaleOf(op) / softcapOf(op));
-    score = math::TanhOp::create(b, score);
+    auto tanh = math::TanhOp::create(b, score);
+    // bf16 probabilities round by more than a chip's tanh errs; an lse is f32.
+    if (op.getElementType().isBF16() && !op.returnsLse())
+      tanh.setFastmath(arith::FastMathFlags::afn);
+    score = tanh;
     multiply(softcapOf(op) / exponentShare(op));
   } else {
     multiply(scaleOf(op) / exponentShare(op));
