@@ -22,7 +22,9 @@ static const char *const kShared = "shared memory";
 static const char *const kRegisters = "registers of a thread";
 
 /// Registers beside scores and accumulator: addresses, factors, statistics.
-static constexpr int64_t kOverhead = 40, kSlabOverhead = 8;
+static constexpr int64_t kOverhead = 50, kSlabOverhead = 7;
+/// And for what is tested or added to a score: positions, addresses.
+static constexpr int64_t kPositionOverhead = 8, kOperandOverhead = 48;
 
 /// Cycles from a copy's issue to its data under load, and what barriers, votes
 /// and the maximum of a row cost in a block.
@@ -44,6 +46,16 @@ struct WarpLister {
 };
 } // namespace
 
+/// Registers of a thread that no tile is in.
+static int64_t countOthers(const AttentionProblem &p, int64_t slabs) {
+  int64_t count = kOverhead + slabs * kSlabOverhead;
+  bool usesPositions = p.bandLeft || p.bandRight || p.hasScoreMod ||
+                       p.hasKvLengths || p.hasSinks || p.hasSoftcap;
+  if (p.hasMask || p.hasMaskMod || p.hasBias || p.hasSegments)
+    return count + kOperandOverhead * slabs;
+  return usesPositions ? count + kPositionOverhead : count;
+}
+
 void WarpLister::addTiles(Candidate &c, const MmaTiles &tiles) const {
   const Tiling &t = c.tiling;
   int64_t words = problem.accumulatorBytes() / 4;
@@ -53,16 +65,46 @@ void WarpLister::addTiles(Candidate &c, const MmaTiles &tiles) const {
              {"seen keys", kShared, tiles.seenBytes}};
   if (!isMma())
     c.tiles.push_back({"probabilities", kShared, tiles.probabilities.bytes()});
-  // Probabilities take the place of their scores.
-  auto addRegisters = [&](const char *tile, int64_t count) {
-    c.tiles.push_back({tile, kRegisters, count * words * 4});
+  // Probabilities take the place of their scores, except under a stale maximum,
+  // which keeps those of a slab until its vote.
+  auto addRegisters = [&](const char *tile, int64_t elements) {
+    c.tiles.push_back({tile, kRegisters, elements * words * 4});
   };
   addRegisters("accumulator", tiles.slabs * tiles.accumulatorColumns / 2);
   addRegisters("scores", tiles.slabs * t.blockKey / 2);
-  addRegisters("statistics and addresses",
-               kOverhead + tiles.slabs * kSlabOverhead);
+  if (t.softmax == "stale")
+    addRegisters("probabilities", t.blockKey / 4);
+  c.tiles.push_back({"statistics and addresses", kRegisters,
+                     countOthers(problem, tiles.slabs) * 4});
   addBudget(c, kShared, target.scratchBytes);
-  addBudget(c, kRegisters, target.registersPerThread * 4);
+  constexpr int64_t kAllRegisters = 255;
+  int64_t registers =
+      target.registersPerThread > 0 ? target.registersPerThread : kAllRegisters;
+  addBudget(c, kRegisters, registers * 4);
+}
+
+/// A right side is loaded from shared memory once for all slabs of a warp.
+/// Measured on an H200: at D 128 four warps of two slabs reach 72 % of the
+/// unit's peak.
+static double tensorCorePeak(const MmaTiles &tiles) {
+  return tiles.slabs > 1 ? 0.72 : 0.54;
+}
+
+/// A load from shared memory takes as long as four multiply-adds. For a step of
+/// 16 bytes along the depth a thread loads each of its rows and columns; for a
+/// key its probabilities, four at a time, and pairs of values.
+static double lanePeak(const AttentionProblem &problem, const Tiling &t,
+                       const MmaTiles &tiles) {
+  double rows = 2.0 * tiles.slabs, columns = t.blockKey / 4.0;
+  double width = std::max<double>(tiles.accumulatorColumns / 4.0, 1);
+  double depth = 16.0 / problem.elementBytes();
+  auto share = [](double products, double loads) {
+    return products / (products + 4 * loads);
+  };
+  double scores = share(rows * columns * depth, rows + columns);
+  double values = share(rows * width, rows / depth + width / 2);
+  double macs = std::max<int64_t>(1, problem.headDim + problem.valueDim);
+  return macs / (problem.headDim / scores + problem.valueDim / values + 1e-9);
 }
 
 void WarpLister::addRates(Candidate &c, const MmaTiles &tiles) const {
@@ -85,12 +127,9 @@ void WarpLister::addRates(Candidate &c, const MmaTiles &tiles) const {
                   : resident >= 8 ? 0.65
                   : resident >= 4 ? 0.4
                                   : 0.2;
-  double busy = std::min(1.0, resident / (isMma() ? 8.0 : 12.0));
-  // A right side is loaded from shared memory once for all slabs of a warp, and
-  // eight warps wait for each other longer than four. Measured on an H200: at D
-  // 128 four warps of two slabs reach 72 % of the unit's peak.
-  double peak = isMma() ? (tiles.slabs > 1 ? 0.72 : 0.54)
-                        : (tiles.slabs > 1 ? 0.6 : 0.45);
+  double busy = std::min(1.0, resident / 8.0);
+  double peak = isMma() ? tensorCorePeak(tiles) : lanePeak(problem, t, tiles);
+  // Measured: eight warps wait for each other longer than four.
   if (t.groups >= 8)
     peak *= 0.9;
   double macs = std::max<int64_t>(1, problem.headDim + problem.valueDim);
@@ -134,19 +173,25 @@ void WarpLister::list() const {
   int64_t queryEnd =
       llvm::PowerOf2Ceil(std::max<int64_t>(16, problem.queryLength));
   int64_t keyEnd = llvm::PowerOf2Ceil(std::max<int64_t>(16, problem.kvLength));
+  // More scores at a time leave no registers for what is read beside them.
+  bool readsOperands = problem.hasMask || problem.hasMaskMod ||
+                       problem.hasBias || problem.hasSegments;
+  int64_t mostKeys = readsOperands ? 64 : 128;
   Tiling t;
   t.product = unit.kind;
   // The safe range of a stale maximum is that of the probabilities' type; the
   // one of f16 is too small for it.
   t.softmax = problem.elementType == "bf16" ? "stale" : "conditional";
-  for (int64_t warps : {4, 8, 2, 1})
+  for (int64_t warps : {4, 8, 2, 1, 16})
     for (int64_t blockQuery : {128, 64, 32, 16, 256})
       for (int64_t blockKey : {128, 64, 32, 16, 8})
         for (int64_t stages : {1, 2, 3}) {
           int64_t rows = warps * MmaTiles::kRows;
           int64_t slabs = std::max<int64_t>(1, blockQuery / rows);
-          if (slabs > 2 || rows > 16 * blockQuery || blockQuery > queryEnd ||
-              blockKey > keyEnd || slabs * blockKey > 128 ||
+          // Sixteen warps only share the widest rows.
+          if ((warps == 16 && blockQuery > 32) || slabs > 2 ||
+              rows > 16 * blockQuery || blockQuery > queryEnd ||
+              blockKey > keyEnd || blockKey > mostKeys / slabs ||
               (isMma() && blockKey < 16))
             continue;
           t.groups = warps;

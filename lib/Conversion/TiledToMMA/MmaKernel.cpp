@@ -68,6 +68,10 @@ Thread::Thread(GpuEmitter e, const MmaKernel &kernel, Value shared)
   warpRow = e.mul(e.div(warp, tiles.split), tiles.slabs * MmaTiles::kRows);
 }
 
+Value Thread::readId() {
+  return e.ptx("mov.u32 $0, %tid.x;", "=r", {e.b.getI32Type()}, {})[0];
+}
+
 void Thread::barrier() { NVVM::Barrier0Op::create(e.b, e.loc); }
 
 Slab::Slab(Thread &t, int64_t number)

@@ -55,6 +55,9 @@ struct Thread {
 
   Thread(GpuEmitter e, const MmaKernel &kernel, mlir::Value shared);
 
+  /// The thread of the block once more: what follows from it is computed where
+  /// it is used, and takes no register from the rest of the sweep.
+  mlir::Value readId();
   mlir::Value isRowLeader() { return e.equals(e.bitAnd(lane, 3), 0); }
   /// The row of half 0 within a native tile, and the column of group 0.
   mlir::Value row() { return e.div(lane, 4); }

@@ -56,7 +56,8 @@ static void multiplyAdd(GpuEmitter &e, Fragment &acc, int64_t group,
 static Value laneAddress(Thread &thread, Value address, int64_t pitch,
                          bool isBelowFirst) {
   GpuEmitter &e = thread.e;
-  Value matrix = e.div(thread.lane, 8), row = e.bitAnd(thread.lane, 7);
+  Value lane = e.bitAnd(thread.readId(), 31);
+  Value matrix = e.div(lane, 8), row = e.bitAnd(lane, 7);
   Value first = e.bitAnd(matrix, 1), second = e.div(matrix, 2);
   Value below = isBelowFirst ? first : second;
   Value beside = isBelowFirst ? second : first;
@@ -72,8 +73,11 @@ SmallVector<Fragment> tensor::multiplyQueryKey(Thread &thread, Value key) {
   Fragment zero;
   zero.elements.assign(kernel.form.blockKey / 2, e.f32(0));
   SmallVector<Fragment> scores(tiles.slabs, zero);
+  Value warp = e.div(thread.readId(), MmaTiles::kLanes);
+  Value firstRow =
+      e.mul(e.div(warp, tiles.split), tiles.slabs * MmaTiles::kRows);
   Value query = e.add(e.add(thread.shared, kernel.queryAt),
-                      e.mul(thread.warpRow, tiles.query.pitch));
+                      e.mul(firstRow, tiles.query.pitch));
   query = laneAddress(thread, query, tiles.query.pitch, /*isBelowFirst=*/true);
   key = laneAddress(thread, key, tiles.key.pitch, /*isBelowFirst=*/false);
   for (int64_t step = 0; step < tiles.key.columns / kStep; ++step) {

@@ -35,8 +35,8 @@ using namespace attn::mma;
 namespace {
 /// What is carried from block to block.
 struct SweepState {
-  /// Blocks whose copies were issued, by first key (index), the oldest first.
-  /// A position past the end is no block.
+  /// Blocks whose copies were issued, by first key (i32), the oldest first. A
+  /// position past the end is no block.
   SmallVector<Value> blocks;
   /// The stage of the oldest (i32).
   Value stage;
@@ -78,7 +78,7 @@ public:
   Sweep(Thread &thread, IRMapping &scalars, std::deque<Slab> &slabs)
       : thread(thread), kernel(thread.kernel), form(kernel.form), e(thread.e),
         scalars(scalars), slabs(slabs),
-        end(scalars.lookup(form.sweep.getUpperBound())) {
+        end(e.toI32(scalars.lookup(form.sweep.getUpperBound()))) {
     if (form.key)
       key.emplace(thread, kernel.tiles.key, form.key, scalars);
     if (form.value)
@@ -134,7 +134,7 @@ private:
 LogicalResult Sweep::enterBlock(Value position, WarpScalars::Reduce reduceAny) {
   scf::ForOp sweep = form.sweep;
   IRMapping block = scalars;
-  block.map(sweep.getInductionVar(), position);
+  block.map(sweep.getInductionVar(), e.toIndex(position));
   WarpScalars warp(e, block, e.toIndex(thread.lane));
   auto enterSlabs = [&]() {
     for (Slab &slab : slabs)
@@ -215,7 +215,8 @@ FailureOr<Value> Sweep::findReached(Value position) {
 void Sweep::copyKeys(Value position, Value stage) {
   if (key)
     e.branch(e.less(position, end), [&]() {
-      key->issue(addressOf(kernel.keyAt, kernel.tiles.key, stage), position);
+      key->issue(addressOf(kernel.keyAt, kernel.tiles.key, stage),
+                 e.toIndex(position));
     });
 }
 
@@ -223,11 +224,13 @@ void Sweep::copyValues(Value position, Value stage) {
   if (value)
     e.branch(e.less(position, end), [&]() {
       value->issue(addressOf(kernel.valueAt, kernel.tiles.value, stage),
-                   position);
+                   e.toIndex(position));
     });
 }
 
 Value Sweep::after(Value stage, int64_t distance) {
+  if (kernel.stages == 1)
+    return e.i32(0);
   Value next = e.add(stage, distance);
   Value wraps = e.less(next, e.i32(kernel.stages));
   return e.select(wraps, next, e.add(next, -kernel.stages));
@@ -412,7 +415,7 @@ FailureOr<SweepState> Sweep::start() {
     key->clearPadding(e.add(thread.shared, kernel.keyAt),
                       kernel.stages * kernel.tiles.key.rows);
   }
-  Value position = scalars.lookup(form.sweep.getLowerBound());
+  Value position = e.toI32(scalars.lookup(form.sweep.getLowerBound()));
   bool isAhead = kernel.stages > 1;
   for (int64_t i = 0; i < std::max<int64_t>(1, kernel.stages - 1); ++i) {
     if (i > 0)

@@ -61,7 +61,7 @@ void TileCopy::issueUnits(Value address, Value firstRow) {
   int64_t total = tile.rows * units, passes = llvm::divideCeil(total, threads);
   Value rest;
   if (!isWhole)
-    rest = e.toI32(e.sub(rows, firstRow));
+    rest = e.sub(e.toI32(rows), e.toI32(firstRow));
   Value from = e.add(base, e.mul(toI64(e, firstRow), rowBytes));
   std::string copy = llvm::formatv("cp.async.{0}.shared.global [$0], [$1], {1}",
                                    unit == 16 ? "cg" : "ca", unit);
@@ -86,7 +86,7 @@ void TileCopy::issueUnits(Value address, Value firstRow) {
   if (threads % units == 0 && passes <= kMaxUnrolled) {
     // A thread stays in its column.
     int64_t step = threads / units;
-    auto [row, target, source] = place(thread.id);
+    auto [row, target, source] = place(thread.readId());
     Value sourceStep = e.mul(rowBytes, step);
     for (int64_t pass = 0; pass < passes; ++pass) {
       auto work = [&]() { copyUnit(row, target, source); };
@@ -100,7 +100,7 @@ void TileCopy::issueUnits(Value address, Value firstRow) {
     }
     return;
   }
-  e.loop(thread.id, e.i32(total), e.i32(threads), {},
+  e.loop(thread.readId(), e.i32(total), e.i32(threads), {},
          [&](Value number, ValueRange) {
            auto [row, target, source] = place(number);
            copyUnit(row, target, source);
@@ -111,14 +111,14 @@ void TileCopy::issueUnits(Value address, Value firstRow) {
 void TileCopy::issueElements(Value address, Value firstRow) {
   Type word = e.b.getIntegerType(8 * elementBytes);
   auto pointer = LLVM::LLVMPointerType::get(e.b.getContext(), 1);
-  Value rest = e.toI32(e.sub(rows, firstRow));
+  Value rest = e.sub(e.toI32(rows), e.toI32(firstRow));
   Value from = e.add(base, e.mul(toI64(e, firstRow), rowBytes));
   std::string store =
       llvm::formatv("st.shared.b{0} [$0], $1;", 8 * elementBytes);
   const char *constraints = elementBytes == 2   ? "r,h,~{memory}"
                             : elementBytes == 4 ? "r,r,~{memory}"
                                                 : "r,l,~{memory}";
-  e.loop(thread.id, e.i32(tile.rows * tile.columns),
+  e.loop(thread.readId(), e.i32(tile.rows * tile.columns),
          e.i32(thread.kernel.threads()), {}, [&](Value number, ValueRange) {
            Value row = e.div(number, tile.columns);
            Value column = e.rem(number, tile.columns);
@@ -163,8 +163,8 @@ void TileCopy::clearPadding(Value address, int64_t count) {
     return;
   // In steps of four bytes, which is what divides any unit.
   int64_t words = width * elementBytes / 4;
-  e.loop(thread.id, e.i32(count * words), e.i32(thread.kernel.threads()), {},
-         [&](Value number, ValueRange) {
+  e.loop(thread.readId(), e.i32(count * words), e.i32(thread.kernel.threads()),
+         {}, [&](Value number, ValueRange) {
            Value row = e.div(number, words), word = e.rem(number, words);
            Value target = e.add(e.add(address, columns * elementBytes),
                                 e.add(e.mul(row, tile.pitch), e.mul(word, 4)));

@@ -239,6 +239,8 @@ static StringRef instructionOf(Operation *op) {
       .Case([](math::RoundOp) { return "llvm.round"; })
       .Case([](math::SqrtOp) { return "llvm.sqrt"; })
       .Case([](math::TruncOp) { return "llvm.trunc"; })
+      .Case([](arith::MaxNumFOp) { return "llvm.maxnum"; })
+      .Case([](arith::MinNumFOp) { return "llvm.minnum"; })
       .Default([](Operation *) { return ""; });
 }
 
