@@ -322,8 +322,8 @@ FailureOr<SmallVector<Fragment>> Sweep::makeScores(Value position,
                               addressOf(kernel.keyAt, kernel.tiles.key, stage));
   if (failed(enterBlock(position)))
     return failure();
-  for (auto [number, slab] : llvm::enumerate(slabs)) {
-    FailureOr<Fragment> finished = slab.softmax.finishScores(
+  for (size_t number = 0; number < slabs.size(); ++number) {
+    FailureOr<Fragment> finished = slabs[number].softmax.finishScores(
         scores[number], [&]() { return noteSeen(number); });
     if (failed(finished))
       return failure();

@@ -39,8 +39,8 @@ TileCopy::TileCopy(Thread &thread, const MmaTiles::Tile &tile,
   columnBytes = toI64(e, e.mul(meta.getStrides()[1], elementBytes));
   rows = memref::DimOp::create(e.b, e.loc, view, int64_t(0));
 
-  auto [strides, start] =
-      cast<MemRefType>(read.getBase().getType()).getStridesAndOffset();
+  SmallVector<int64_t> strides =
+      cast<MemRefType>(read.getBase().getType()).getStridesAndOffset().first;
   auto divides = [&](int64_t bytes) {
     bool fitsStride = ShapedType::isDynamic(strides[0]) ||
                       strides[0] * elementBytes % bytes == 0;
@@ -86,7 +86,8 @@ void TileCopy::issueUnits(Value address, Value firstRow) {
   if (threads % units == 0 && passes <= kMaxUnrolled) {
     // A thread stays in its column.
     int64_t step = threads / units;
-    auto [row, target, source] = place(thread.readId());
+    std::array<Value, 3> first = place(thread.readId());
+    Value row = first[0], target = first[1], source = first[2];
     Value sourceStep = e.mul(rowBytes, step);
     for (int64_t pass = 0; pass < passes; ++pass) {
       auto work = [&]() { copyUnit(row, target, source); };
