@@ -24,7 +24,9 @@ static const char *const kRegisters = "registers of a thread";
 /// Registers beside scores and accumulator: addresses, factors, statistics.
 static constexpr int64_t kOverhead = 50, kSlabOverhead = 7;
 /// And for what is tested or added to a score: positions, addresses.
-static constexpr int64_t kPositionOverhead = 8, kOperandOverhead = 48;
+/// And for the polynomial that is an f64 exponential.
+static constexpr int64_t kPositionOverhead = 8, kOperandOverhead = 48,
+                         kDoubleOverhead = 32;
 
 /// Cycles from a copy's issue to its data under load, and what barriers, votes
 /// and the maximum of a row cost in a block.
@@ -49,6 +51,8 @@ struct WarpLister {
 /// Registers of a thread that no tile is in.
 static int64_t countOthers(const AttentionProblem &p, int64_t slabs) {
   int64_t count = kOverhead + slabs * kSlabOverhead;
+  if (p.accumulatorBytes() == 8)
+    count += kDoubleOverhead;
   bool usesPositions = p.bandLeft || p.bandRight || p.hasScoreMod ||
                        p.hasKvLengths || p.hasSinks || p.hasSoftcap;
   if (p.hasMask || p.hasMaskMod || p.hasBias || p.hasSegments)

@@ -94,8 +94,35 @@ func.func @others(%x: f32, %y: f32, %i: i32) -> (f32, f32, i32, i1, i1, i1) {
 
 // -----
 
+// f64 has no unit: 2^n by its bits and a polynomial, a series for the logarithm.
+
+// CHECK-LABEL: @double
+// CHECK-NOT: approx
+// CHECK: arith.bitcast %{{.+}} : vector<2xf64> to vector<2xi64>
+// CHECK-COUNT-13: llvm.call_intrinsic "llvm.fma"
+// CHECK: arith.shli
+// CHECK: arith.bitcast %{{.+}} : vector<2xi64> to vector<2xf64>
+// CHECK: arith.divf
+// CHECK-COUNT-11: llvm.call_intrinsic "llvm.fma"
+func.func @double(%x: vector<2xf64>) -> vector<2xf64> {
+  %0 = math.exp2 %x : vector<2xf64>
+  %1 = math.log2 %0 : vector<2xf64>
+  return %1 : vector<2xf64>
+}
+
+// The greater of two numbers is an instruction; expanded it is four.
+
+// CHECK-LABEL: @greatest
+// CHECK: llvm.call_intrinsic "llvm.maxnum"
+func.func @greatest(%x: f32, %y: f32) -> f32 {
+  %0 = arith.maxnumf %x, %y : f32
+  return %0 : f32
+}
+
+// -----
+
 func.func @refused(%x: f64) -> f64 {
-  // expected-error @below {{'math.sin' op has no form in PTX on 'f64'; f16, bf16 and f32 have all functions, f64 has exp2, exp, log2, log, tanh and rsqrt}}
-  %0 = math.sin %x : f64
+  // expected-error @below {{'math.erf' op has no form in PTX on 'f64'; f16, bf16 and f32 have all functions, f64 has exp2, exp, log2, log, tanh and rsqrt}}
+  %0 = math.erf %x : f64
   return %0 : f64
 }

@@ -59,6 +59,25 @@ TEST_F(GetProblem, ReadsSizesTypeAndExtras) {
   EXPECT_FALSE(p.hasBias || p.hasMask || p.hasScoreMod || p.hasMaskMod);
 }
 
+TEST_F(GetProblem, TensorMapsNeedWholeUnits) {
+  auto hasTensorMaps = [&](const std::string &type, const std::string &output) {
+    return parse("%q: " + type + ", %k: " + type + ", %v: " + type +
+                     ", %o: " + output,
+                 "attn.attention %q, %k, %v outs(%o : " + output +
+                     ") : " + type + ", " + type + ", " + type)
+        .hasTensorMaps;
+  };
+  std::string whole = "memref<2x8x?x64xbf16>", odd = "memref<2x8x?x60xbf16>";
+  EXPECT_TRUE(hasTensorMaps(whole, whole));
+  EXPECT_FALSE(hasTensorMaps(odd, odd));
+  EXPECT_FALSE(hasTensorMaps(whole, "memref<2x8x?x64xf32>"));
+  auto strided = [](const std::string &strides) {
+    return "memref<2x8x?x60xbf16, strided<[" + strides + ", 1], offset: ?>>";
+  };
+  EXPECT_TRUE(hasTensorMaps(strided("?, ?, ?"), strided("?, ?, 64")));
+  EXPECT_FALSE(hasTensorMaps(strided("?, 100, ?"), strided("?, ?, ?")));
+}
+
 TEST(AttentionProblem, DynamicSizesGetALongSequence) {
   AttentionProblem p;
   p.headDim = p.valueDim = 64;

@@ -205,6 +205,39 @@ TEST(TilePlanner, F32NeverGoesThroughTensorCores) {
   }
 }
 
+/// What tensor maps cannot describe, and masks that hide single keys, go to
+/// warps on Hopper as well.
+TEST(TilePlanner, WarpsTakeWhatWgmmaCannot) {
+  TargetDescription h200 = targetNamed("h200");
+  auto productOf = [&](auto change) {
+    AttentionProblem p = makeProblem("bf16", 4096, 128);
+    change(p);
+    return plan(p, h200).tiling.product;
+  };
+  EXPECT_EQ(productOf([](AttentionProblem &) {}), "wgmma");
+  EXPECT_EQ(productOf([](AttentionProblem &p) { p.hasTensorMaps = false; }),
+            "mma");
+  EXPECT_EQ(productOf([](AttentionProblem &p) { p.hasSegments = true; }),
+            "mma");
+  EXPECT_EQ(productOf([](AttentionProblem &p) { p.hasMaskMod = true; }), "mma");
+  EXPECT_EQ(productOf([](AttentionProblem &p) { p.headDim = 0; }), "mma");
+  EXPECT_EQ(productOf([](AttentionProblem &p) { p.kvLength = 0; }), "mma");
+  EXPECT_EQ(
+      productOf([](AttentionProblem &p) { p.headDim = p.valueDim = 512; }),
+      "mma");
+}
+
+/// Up to the widest rows of the widest type.
+TEST(TilePlanner, WarpsFitTheOldestChip) {
+  for (const char *type : {"bf16", "f32", "f64"})
+    for (int64_t dim : {1, 59, 256, 320, 512}) {
+      SCOPED_TRACE(dim);
+      AttentionProblem p = makeProblem(type, 4096, dim, true);
+      p.hasBias = p.hasMask = p.hasScoreMod = true;
+      plan(p, targetNamed("sm_80"));
+    }
+}
+
 TEST(TilePlanner, TrafficFollowsThePaper) {
   for (const char *name : {"cpu:avx512", "h200", "vulkan"}) {
     SCOPED_TRACE(name);
