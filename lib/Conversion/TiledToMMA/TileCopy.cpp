@@ -113,18 +113,20 @@ void TileCopy::issueElements(Value address, Value firstRow) {
   Type word = e.b.getIntegerType(8 * elementBytes);
   auto pointer = LLVM::LLVMPointerType::get(e.b.getContext(), 1);
   Value rest = e.sub(e.toI32(rows), e.toI32(firstRow));
+  // Where there may be units, clearPadding has been here.
+  int64_t width = unit == 0 ? tile.columns : columns;
   Value from = e.add(base, e.mul(toI64(e, firstRow), rowBytes));
   std::string store =
       llvm::formatv("st.shared.b{0} [$0], $1;", 8 * elementBytes);
   const char *constraints = elementBytes == 2   ? "r,h,~{memory}"
                             : elementBytes == 4 ? "r,r,~{memory}"
                                                 : "r,l,~{memory}";
-  e.loop(thread.readId(), e.i32(tile.rows * tile.columns),
+  e.loop(thread.readId(), e.i32(tile.rows * width),
          e.i32(thread.kernel.threads()), {}, [&](Value number, ValueRange) {
-           Value row = e.div(number, tile.columns);
-           Value column = e.rem(number, tile.columns);
+           Value row = e.div(number, width);
+           Value column = e.rem(number, width);
            Value isReal = e.less(row, rest);
-           if (columns != tile.columns)
+           if (columns != width)
              isReal = e.both(isReal, e.less(column, e.i32(columns)));
            Value element = e.branch(isReal, e.zero(word), [&]() {
              Type i64 = e.b.getI64Type();
