@@ -5,11 +5,12 @@
 // not there without CUDA. Here every function becomes arithmetic around those
 // five, or a polynomial:
 //
-//   exp2, log2, rsqrt  the unit itself: 2 units in the last place for exp2 and
-//                      rsqrt, 2^-22 absolute or relative for log2
+//   exp2, rsqrt        the unit itself: 2 units in the last place
 //   exp                2^(x log2 e); unless the op is `afn`, what the product
 //                      loses is put back, else it costs |x| roundings
-//   log, log10         log2 times a constant
+//   log2, log          upstream's polynomials; with `afn` the unit, 2^-22
+//                      absolute or relative, which an lse would show
+//   log10              the unit times a constant
 //   tanh               1 - 2 / (2^(2 x log2 e) + 1), and x times a polynomial
 //                      in x^2 near 0, where that cancels; with `afn` the unit
 //   sin, cos           upstream's polynomials; with `afn` the unit, which loses
@@ -194,9 +195,12 @@ static Value buildByUnits(LaneBuilder &b, Operation *op) {
         return approximate ? b.unit(kExp2, b.mul(x, b.constant(kLog2E)))
                            : buildExp(b, x);
       })
-      .Case([&](math::Log2Op) { return b.unit(kLog2, x); })
+      .Case([&](math::Log2Op) {
+        return approximate ? b.unit(kLog2, x) : Value();
+      })
       .Case([&](math::LogOp) {
-        return b.mul(b.unit(kLog2, x), b.constant(kLn2));
+        return approximate ? b.mul(b.unit(kLog2, x), b.constant(kLn2))
+                           : Value();
       })
       .Case([&](math::Log10Op) {
         return b.mul(b.unit(kLog2, x), b.constant(kLog10Of2));
@@ -359,7 +363,8 @@ struct MathToPtx : attn::impl::MathToPtxBase<MathToPtx> {
       return llvm::is_contained({"math.acos", "math.asin", "math.atan",
                                  "math.atan2", "math.cbrt", "math.cos",
                                  "math.erf", "math.erfc", "math.expm1",
-                                 "math.log1p", "math.sin"},
+                                 "math.log", "math.log1p", "math.log2",
+                                 "math.sin"},
                                 name);
     });
     SmallVector<Operation *> functions;
