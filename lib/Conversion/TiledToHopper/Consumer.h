@@ -34,6 +34,10 @@ struct ConsumerTask {
                mlir::Value firstUse);
 };
 
+/// Waits until the warpgroup may issue its products, and lets the next one.
+void waitTurn(const Consumer &consumer);
+void passTurn(const Consumer &consumer);
+
 /// What the warpgroup stored to shared memory, in sight of TMA and wgmma; its
 /// threads meet.
 void publishToAsyncProxy(const Consumer &consumer);

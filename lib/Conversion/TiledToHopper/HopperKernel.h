@@ -8,7 +8,8 @@
 //   TileOrder.cpp      the persistent grid: which task a block takes next
 //   Producer.cpp       the thread that issues the copies
 //   Wgmma.cpp          tile products of a warpgroup
-//   Consumer.cpp       the sweep of a warpgroup: products, softmax, turns
+//   Consumer.cpp       the sweep of a warpgroup: products and softmax
+//   Turns.cpp          which warpgroup has the tensor cores
 //   Epilogue.cpp       output and lse
 //
 //===----------------------------------------------------------------------===//

@@ -360,12 +360,11 @@ struct MathToPtx : attn::impl::MathToPtxBase<MathToPtx> {
         patterns, {"acosh", "asinh", "atanh", "clampf", "cosh", "ctlz", "fpowi",
                    "powf", "sincos", "sinh", "tan"});
     populateMathPolynomialApproximationPatterns(patterns, [](StringRef name) {
-      return llvm::is_contained({"math.acos", "math.asin", "math.atan",
-                                 "math.atan2", "math.cbrt", "math.cos",
-                                 "math.erf", "math.erfc", "math.expm1",
-                                 "math.log", "math.log1p", "math.log2",
-                                 "math.sin"},
-                                name);
+      return llvm::is_contained(
+          {"math.acos", "math.asin", "math.atan", "math.atan2", "math.cbrt",
+           "math.cos", "math.erf", "math.erfc", "math.expm1", "math.log",
+           "math.log1p", "math.log2", "math.sin"},
+          name);
     });
     SmallVector<Operation *> functions;
     getOperation()->walk([&](Operation *op) {
