@@ -60,7 +60,8 @@ evaluateStraightforward(AttentionOp op, llvm::ArrayRef<Array> operands,
 /// probability and of the output may both be the worst, 2 unit roundoffs of the
 /// element type, and that of an exponent up to 32 is an error of 16 of the
 /// accumulator's, in every element of the row: over `rows` of them, these fall
-/// with the square root of their number.
+/// with the square root of their number. So does what two samples of one error
+/// differ by, the straightforward one and the kernel's.
 double errorBound(AttentionOp op, double straightforwardError,
                   int64_t rows = std::numeric_limits<int64_t>::max());
 
