@@ -15,6 +15,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../Common/TaskLoop.h"
 #include "HopperKernel.h"
 #include "attn/Conversion/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -30,23 +31,6 @@ namespace attn {
 using namespace mlir;
 using namespace attn;
 using namespace attn::hopper;
-
-/// The byte address of the block's dynamic shared memory.
-static Value sharedAddress(GpuEmitter &e, gpu::GPUModuleOp module) {
-  constexpr StringLiteral kName = "shared_tiles";
-  constexpr unsigned kShared = 3;
-  auto type = LLVM::LLVMArrayType::get(e.b.getI8Type(), 0);
-  {
-    OpBuilder::InsertionGuard guard(e.b);
-    e.b.setInsertionPointToStart(module.getBody());
-    LLVM::GlobalOp::create(e.b, e.loc, type, /*isConstant=*/false,
-                           LLVM::Linkage::External, kName, Attribute(),
-                           /*alignment=*/1024, kShared);
-  }
-  auto pointer = LLVM::LLVMPointerType::get(e.b.getContext(), kShared);
-  Value address = LLVM::AddressOfOp::create(e.b, e.loc, pointer, kName);
-  return LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI32Type(), address);
-}
 
 /// The same value in all lanes, so that what follows from it is uniform.
 static Value broadcastFirstLane(GpuEmitter &e, Value value) {
@@ -78,25 +62,18 @@ static LogicalResult emitKernel(TiledForm &form) {
   FailureOr<HopperKernel> kernel = HopperKernel::plan(form);
   if (failed(kernel))
     return failure();
-  std::string tasks;
-  for (OpFoldResult size : form.tasks.getMixedUpperBound()) {
-    FailureOr<std::string> text =
-        isa<Value>(size)
-            ? toSizeExpression(cast<Value>(size))
-            : std::to_string(cast<IntegerAttr>(cast<Attribute>(size)).getInt());
-    if (failed(text))
-      return failure();
-    tasks += (tasks.empty() ? "" : " * ") + *text;
-  }
+  FailureOr<std::string> tasks = countTasks(form.tasks);
+  if (failed(tasks))
+    return failure();
   FailureOr<KernelOutline> outline =
-      outlineKernel(form.tasks, kernel->launch(tasks));
+      outlineKernel(form.tasks, kernel->launch(*tasks));
   if (failed(outline))
     return failure();
 
   OpBuilder b(outline->kernel.getBody().front().getTerminator());
   GpuEmitter e{b, form.tasks.getLoc()};
   Value id = NVVM::ThreadIdXOp::create(b, e.loc, b.getI32Type());
-  Thread thread{e, *kernel, *outline, id, sharedAddress(e, outline->module)};
+  Thread thread{e, *kernel, *outline, id, sharedMemory(e, outline->module)};
   initializeRings(thread);
   Value warpgroup = broadcastFirstLane(e, e.div(id, kWarpgroup));
   bool valid = true;
