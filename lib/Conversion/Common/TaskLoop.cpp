@@ -19,16 +19,21 @@ FailureOr<std::string> attn::countTasks(scf::ForallOp tasks) {
   return count;
 }
 
+std::array<Value, 3> attn::taskSizes(GpuEmitter &e, TiledForm &form,
+                                     const KernelOutline &outline) {
+  std::array<Value, 3> sizes;
+  for (auto [i, size] : llvm::enumerate(form.tasks.getMixedUpperBound())) {
+    if (auto value = dyn_cast<Value>(size))
+      sizes[i] = e.toI32(outline.values.lookup(value));
+    else
+      sizes[i] = e.i32(cast<IntegerAttr>(cast<Attribute>(size)).getInt());
+  }
+  return sizes;
+}
+
 IRMapping attn::enterTask(GpuEmitter &e, TiledForm &form,
                           const KernelOutline &outline, Value number) {
-  SmallVector<Value> sizes;
-  for (OpFoldResult size : form.tasks.getMixedUpperBound()) {
-    if (auto value = dyn_cast<Value>(size))
-      sizes.push_back(e.toI32(outline.values.lookup(value)));
-    else
-      sizes.push_back(e.i32(cast<IntegerAttr>(cast<Attribute>(size)).getInt()));
-  }
-  Value batch = sizes[0], heads = sizes[1], blocks = sizes[2];
+  auto [batch, heads, blocks] = taskSizes(e, form, outline);
   Value block, rest;
   if (form.rightBound) {
     Value perBlock = e.mul(batch, heads);

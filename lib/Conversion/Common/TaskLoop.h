@@ -18,6 +18,10 @@ namespace attn {
 /// The number of tasks as a size expression.
 mlir::FailureOr<std::string> countTasks(mlir::scf::ForallOp tasks);
 
+/// Batches, query heads and query blocks of the task loop (i32).
+std::array<mlir::Value, 3> taskSizes(GpuEmitter &e, TiledForm &form,
+                                     const KernelOutline &outline);
+
 /// The values outside of the task loop, and its variables for the task
 /// `number` (i32).
 mlir::IRMapping enterTask(GpuEmitter &e, TiledForm &form,

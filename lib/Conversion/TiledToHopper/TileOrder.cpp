@@ -14,6 +14,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../Common/TaskLoop.h"
 #include "HopperKernel.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -59,17 +60,8 @@ static Value headsInGroup(Thread &thread, Value heads, Value blocks,
 }
 
 TaskOrder::TaskOrder(Thread &thread) : thread(thread), e(thread.e) {
-  SmallVector<Value> sizes;
-  scf::ForallOp tasks = thread.kernel.form.tasks;
-  for (OpFoldResult size : tasks.getMixedUpperBound()) {
-    if (auto value = dyn_cast<Value>(size))
-      sizes.push_back(e.toI32(thread.outline.values.lookup(value)));
-    else
-      sizes.push_back(e.i32(cast<IntegerAttr>(cast<Attribute>(size)).getInt()));
-  }
-  batch = sizes[0];
-  heads = sizes[1];
-  blocks = sizes[2];
+  std::tie(batch, heads, blocks) =
+      std::tuple_cat(taskSizes(e, thread.kernel.form, thread.outline));
   allHeads = e.mul(batch, heads);
   count = e.mul(allHeads, blocks);
   me = NVVM::BlockIdXOp::create(e.b, e.loc, e.b.getI32Type());

@@ -12,7 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "attn/Runtime/Cpu/CpuKernel.h"
-#include "CheckedCase.h"
+#include "CaseTensors.h"
 #include "attn/Compiler/Compiler.h"
 #include "attn/Runtime/Npy.h"
 #include "attn/Target/KnownTargets.h"
@@ -66,21 +66,6 @@ CaseRange longRange() {
   return range;
 }
 
-ElementType typeOf(const CaseOperand &operand) {
-  return *parseElementType(operand.element);
-}
-
-std::vector<char> bytesOf(const HostTensor &tensor) {
-  return std::vector<char>(tensor.data(), tensor.data() + tensor.bytes());
-}
-
-Array toArray(const HostTensor &tensor) {
-  Array array;
-  array.shape.assign(tensor.shape().begin(), tensor.shape().end());
-  array.data = tensor.toDoubles();
-  return array;
-}
-
 /// How many threads the following kernels run on; false when the OpenMP
 /// runtime cannot be told.
 bool setThreads(int count) {
@@ -129,26 +114,14 @@ void CpuKernels::SetUp() {
   }
 }
 
-/// In the order of the function's arguments, results behind.
-std::vector<const CaseOperand *> argumentsOf(const AttentionCase &c) {
-  std::vector<const CaseOperand *> arguments;
-  for (const std::vector<CaseOperand> *group :
-       {&c.operands, &c.captures, &c.outs})
-    for (const CaseOperand &operand : *group)
-      arguments.push_back(&operand);
-  return arguments;
-}
-
 std::string CpuKernels::check(const CheckedCase &checked,
                               std::vector<HostTensor> &tensors) {
   const AttentionCase &c = checked.problem;
   std::vector<const CaseOperand *> operands = argumentsOf(c);
   for (const CaseOperand *operand : operands) {
-    auto tensor = HostTensor::create(typeOf(*operand), operand->data.shape);
+    auto tensor = toTensor(typeOf(*operand), operand->data);
     if (!tensor)
       return llvm::toString(tensor.takeError());
-    for (int64_t i = 0; i < tensor->size(); ++i)
-      tensor->set(i, operand->data.data[i]);
     tensors.push_back(std::move(*tensor));
   }
   llvm::Expected<Artifact> artifact =
@@ -157,13 +130,7 @@ std::string CpuKernels::check(const CheckedCase &checked,
     return "does not compile: " + llvm::toString(artifact.takeError());
   if (artifact->launch.arguments.size() != operands.size())
     return "takes another number of arguments";
-  // Where the type leaves the distances open, they are the caller's.
-  for (auto [argument, operand] :
-       llvm::zip_equal(artifact->launch.arguments, operands))
-    if (!c.isTensor && !operand->isDense) {
-      argument.strides.assign(operand->strides.begin(), operand->strides.end());
-      argument.offset = operand->offset();
-    }
+  stateDistances(c, *artifact);
   auto kernel = loadKernel(*artifact);
   if (!kernel)
     return llvm::toString(kernel.takeError());

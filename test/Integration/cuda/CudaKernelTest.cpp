@@ -16,7 +16,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "CheckedCase.h"
+#include "CaseTensors.h"
 #include "attn/Artifact/File.h"
 #include "attn/Compiler/Compiler.h"
 #include "attn/Runtime/Kernel.h"
@@ -57,42 +57,9 @@ CaseRange range(int64_t mostWork) {
   return range;
 }
 
-ElementType typeOf(const CaseOperand &operand) {
-  return *parseElementType(operand.element);
-}
-
-std::vector<char> bytesOf(const HostTensor &tensor) {
-  return std::vector<char>(tensor.data(), tensor.data() + tensor.bytes());
-}
-
-Array toArray(const HostTensor &tensor) {
-  Array array;
-  array.shape.assign(tensor.shape().begin(), tensor.shape().end());
-  array.data = tensor.toDoubles();
-  return array;
-}
-
 bool hasDriver() {
   static bool isThere = dlopen("libcuda.so.1", RTLD_NOW);
   return isThere;
-}
-
-/// In the order of the function's arguments, results behind.
-std::vector<const CaseOperand *> argumentsOf(const AttentionCase &c) {
-  std::vector<const CaseOperand *> arguments;
-  for (const std::vector<CaseOperand> *group :
-       {&c.operands, &c.captures, &c.outs})
-    for (const CaseOperand &operand : *group)
-      arguments.push_back(&operand);
-  return arguments;
-}
-
-llvm::Expected<HostTensor> toTensor(ElementType type, const Array &data) {
-  auto tensor = HostTensor::create(type, data.shape);
-  if (tensor)
-    for (int64_t i = 0; i < tensor->size(); ++i)
-      tensor->set(i, data.data[i]);
-  return tensor;
 }
 
 class CudaKernels : public ::testing::Test {
@@ -117,16 +84,6 @@ protected:
 };
 
 } // namespace
-
-/// Where the type leaves the distances open, they are the caller's.
-static void stateDistances(const AttentionCase &c, Artifact &artifact) {
-  for (auto [argument, operand] :
-       llvm::zip(artifact.launch.arguments, argumentsOf(c)))
-    if (!c.isTensor && !operand->isDense) {
-      argument.strides.assign(operand->strides.begin(), operand->strides.end());
-      argument.offset = operand->offset();
-    }
-}
 
 std::string CudaKernels::run(const CheckedCase &checked, Artifact &artifact) {
   const AttentionCase &c = checked.problem;
