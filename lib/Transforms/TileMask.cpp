@@ -272,10 +272,12 @@ TileValue TileMask::bandVisibility() {
 }
 
 TileValue TileMask::maskModVisibility() {
-  TileValue arguments[] = {{task.batch, Extent::Uniform},
-                           {task.head, Extent::Uniform},
-                           queryPositions(b, task),
-                           keyPositions(b, task, firstKey)};
+  TileValue arguments[] = {
+      {task.batch, Extent::Uniform},
+      {task.head, Extent::Uniform},
+      queryPositions(b, task),
+      keyPositions(b, task, firstKey,
+                   readsByPosition(op.getMaskMod(), op.getCaptures()))};
   return vectorizeRegion(b, op.getMaskMod(), arguments, task.counts(),
                          op.getCaptures());
 }

@@ -60,11 +60,13 @@ Value TileScore::apply(Value score, Value firstKey) {
     multiply(scaleOf(op) / exponentShare(op));
   }
   if (op.hasScoreMod()) {
-    TileValue arguments[] = {{score, Extent::Tile},
-                             {task.batch, Extent::Uniform},
-                             {task.head, Extent::Uniform},
-                             queryPositions(b, task),
-                             keyPositions(b, task, firstKey)};
+    TileValue arguments[] = {
+        {score, Extent::Tile},
+        {task.batch, Extent::Uniform},
+        {task.head, Extent::Uniform},
+        queryPositions(b, task),
+        keyPositions(b, task, firstKey,
+                     readsByPosition(op.getScoreMod(), op.getCaptures()))};
     score = b.toTile(vectorizeRegion(b, op.getScoreMod(), arguments,
                                      task.counts(), op.getCaptures()));
   }

@@ -151,8 +151,9 @@ TileValue attn::queryPositions(TileBuilder &b, const Task &task) {
                    task.rowsAligned);
 }
 
-TileValue attn::keyPositions(TileBuilder &b, const Task &task, Value firstKey) {
+TileValue attn::keyPositions(TileBuilder &b, const Task &task, Value firstKey,
+                             bool isInRange) {
   return positions(b, Extent::PerColumn,
                    b.value(b.add(task.keys.first, firstKey)),
-                   task.sizes.kvLength, task.keys.isAligned);
+                   task.sizes.kvLength, task.keys.isAligned || !isInRange);
 }

@@ -87,10 +87,11 @@ private:
 
 //===--- Positions that the regions see -----------------------------------===//
 
-/// i and j of the block, kept within the sequence: a padded row or column
-/// repeats the last real one, so that what a region reads there is in range.
+/// i and j of the block. Kept within the sequence, a padded row or column
+/// repeats the last real one: what a region reads there is in range.
 TileValue queryPositions(TileBuilder &b, const Task &task);
-TileValue keyPositions(TileBuilder &b, const Task &task, mlir::Value firstKey);
+TileValue keyPositions(TileBuilder &b, const Task &task, mlir::Value firstKey,
+                       bool isInRange);
 
 } // namespace attn
 

@@ -114,6 +114,31 @@ static bool isDivision(Operation &op) {
              arith::CeilDivSIOp, arith::CeilDivUIOp, arith::FloorDivSIOp>(op);
 }
 
+bool attn::readsByPosition(Region &region, ValueRange captures) {
+  Block &body = region.front();
+  unsigned behind = body.getNumArguments() - captures.size();
+  auto isUniform = [&](Value index) {
+    auto argument = dyn_cast<BlockArgument>(index);
+    return argument && argument.getArgNumber() + 2 < behind;
+  };
+  return llvm::any_of(body, [&](Operation &op) {
+    auto load = dyn_cast<memref::LoadOp>(op);
+    return isDivision(op) ||
+           (load && !llvm::all_of(load.getIndices(), isUniform));
+  });
+}
+
+/// The compiler may fuse a product and the sum that it goes into.
+static void allowFusion(Operation *op) {
+  auto isFloat = dyn_cast<arith::ArithFastMathInterface>(op);
+  if (!isFloat)
+    return;
+  arith::FastMathFlags flags = isFloat.getFastMathFlagsAttr().getValue();
+  op->setAttr(isFloat.getFastMathAttrName(),
+              arith::FastMathFlagsAttr::get(
+                  op->getContext(), flags | arith::FastMathFlags::contract));
+}
+
 /// Clones an elementwise op onto the extent of its operands.
 static void cloneElementwise(TileBuilder &b, Operation &op,
                              const RegionRanges &ranges, Mapping &mapped) {
@@ -135,6 +160,7 @@ static void cloneElementwise(TileBuilder &b, Operation &op,
     types.push_back(b.typeOf(extent, type));
   Operation *clone = b.create(op.getLoc(), op.getName().getIdentifier(),
                               operands, types, op.getAttrs());
+  allowFusion(clone);
   for (auto [from, to] : llvm::zip(op.getResults(), clone->getResults()))
     mapped[from] = {to, extent};
 }

@@ -22,6 +22,10 @@ TileValue vectorizeRegion(TileBuilder &b, mlir::Region &region,
                           llvm::ArrayRef<Index> counts,
                           mlir::ValueRange captures);
 
+/// Whether the region reads a capture by position, or divides: then positions
+/// outside of the sequences are out of its range.
+bool readsByPosition(mlir::Region &region, mlir::ValueRange captures);
+
 } // namespace attn
 
 #endif // ATTN_LIB_TRANSFORMS_VECTORIZEREGION_H

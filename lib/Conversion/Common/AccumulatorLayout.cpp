@@ -49,8 +49,8 @@ LogicalResult AccumulatorLayout::forEachPair(
     function_ref<void(int64_t, int64_t, Value)> use) {
   for (group = 0; group < columns / 8; ++group)
     for (half = 0; half < 2; ++half) {
-      FailureOr<Value> pair =
-          slicer.tile(value, {row[half], e.add(column, 8 * group), 2});
+      FailureOr<Value> pair = slicer.tile(
+          value, {row[half], e.add(column, 8 * group), 2, column, 8 * group});
       if (failed(pair))
         return failure();
       use(group, half, *pair);

@@ -79,6 +79,10 @@ FailureOr<Value> TileSlicer::sliceOp(Operation *op, Value value,
     return sliceRead(op, piece, shape);
   if (isa<vector::GatherOp>(op))
     return sliceGather(op, piece, shape);
+  if (auto toFloat = dyn_cast<arith::SIToFPOp>(op); toFloat && piece.origin)
+    if (std::optional<int64_t> step = columnStep(toFloat.getIn(), shape);
+        step && *step != 0 && getElementTypeOrSelf(toFloat.getType()).isF32())
+      return slicePosition(toFloat, *step, piece, shape);
   if (OpTrait::hasElementwiseMappableTraits(op) && op->getNumResults() == 1)
     return sliceElementwise(op, piece, shape);
   return op->emitOpError("has no meaning on a piece of a tile; expected "
@@ -132,6 +136,59 @@ FailureOr<Value> TileSlicer::sliceElementwise(Operation *op, const Piece &piece,
   state.attributes.erase("attn.role");
   state.propertiesAttr = op->getPropertiesAsAttribute();
   return b.create(state)->getResult(0);
+}
+
+std::optional<int64_t> TileSlicer::columnStep(Value value, Shape shape) {
+  auto type = dyn_cast<VectorType>(value.getType());
+  Operation *op = value.getDefiningOp();
+  if (!type || shape == Shape::Row || isa_and_nonnull<vector::ShapeCastOp>(op))
+    return 0;
+  if (!op || sources.contains(value))
+    return std::nullopt;
+  if (auto broadcast = dyn_cast<vector::BroadcastOp>(op)) {
+    auto source = dyn_cast<VectorType>(broadcast.getSourceType());
+    if (!source || source.getShape().back() == 1)
+      return 0;
+    return columnStep(broadcast.getSource(),
+                      source.getRank() == 1 ? Shape::Lanes : shape);
+  }
+  if (isa<vector::StepOp>(op))
+    return shape == Shape::Lanes ? std::optional<int64_t>(1) : std::nullopt;
+  if (auto constant = dyn_cast<arith::ConstantOp>(op))
+    return isa<SplatElementsAttr>(constant.getValue())
+               ? std::optional<int64_t>(0)
+               : std::nullopt;
+  // Narrower integers may wrap from one column to the next.
+  if (isa<arith::IndexCastOp, arith::ExtSIOp>(op) &&
+      (type.getElementType().isIndex() || type.getElementTypeBitWidth() >= 32))
+    return columnStep(op->getOperand(0), shape);
+  if (!isa<arith::AddIOp, arith::SubIOp>(op))
+    return std::nullopt;
+  std::optional<int64_t> x = columnStep(op->getOperand(0), shape);
+  std::optional<int64_t> y = columnStep(op->getOperand(1), shape);
+  if (!x || !y)
+    return std::nullopt;
+  return isa<arith::AddIOp>(op) ? *x + *y : *x - *y;
+}
+
+/// Chips convert a few integers while they add many floats. Exact up to 2^24;
+/// beyond, it rounds twice.
+FailureOr<Value> TileSlicer::slicePosition(arith::SIToFPOp op, int64_t step,
+                                           const Piece &piece, Shape shape) {
+  FailureOr<Value> first =
+      slice(op.getIn(), {piece.row, piece.origin, /*width=*/1}, shape);
+  if (failed(first))
+    return failure();
+  Value element = vector::ExtractOp::create(b, loc, *first, 0);
+  element = arith::SIToFPOp::create(b, loc, b.getF32Type(), element);
+  SmallVector<float> distances;
+  for (int64_t i = 0; i < piece.width; ++i)
+    distances.push_back(static_cast<float>(step * (piece.shift + i)));
+  auto type = VectorType::get(piece.width, b.getF32Type());
+  Value all = vector::BroadcastOp::create(b, loc, type, element);
+  Value distance = arith::ConstantOp::create(
+      b, loc, DenseElementsAttr::get(type, ArrayRef<float>(distances)));
+  return Value(arith::AddFOp::create(b, loc, all, distance));
 }
 
 /// The piece lies in the row clamped to the memref: rows past the end are

@@ -11,6 +11,7 @@
 #ifndef ATTN_LIB_CONVERSION_COMMON_TILESLICER_H
 #define ATTN_LIB_CONVERSION_COMMON_TILESLICER_H
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/IRMapping.h"
@@ -27,10 +28,14 @@ namespace attn {
 /// - of a flat vector along `axis`: `width` elements, or one scalar.
 class TileSlicer {
 public:
-  /// Where a piece lies. `row` and `column` are index values.
+  /// Where a piece lies. `row` and `column` are index values. A thread with
+  /// many pieces of a row may say that the column is `origin`, the same for
+  /// all of them, plus `shift`.
   struct Piece {
     mlir::Value row, column;
     int64_t width;
+    mlir::Value origin = {};
+    int64_t shift = 0;
   };
 
   /// Makes the piece of a value that is kept in scratch or in registers.
@@ -67,6 +72,14 @@ private:
                                        const Piece &piece, Shape shape);
   mlir::FailureOr<mlir::Value>
   sliceElementwise(mlir::Operation *op, const Piece &piece, Shape shape);
+  /// A position as a float, where it is a step a column: that of the origin is
+  /// converted, and the distance added.
+  mlir::FailureOr<mlir::Value> slicePosition(mlir::arith::SIToFPOp op,
+                                             int64_t step, const Piece &piece,
+                                             Shape shape);
+  /// How much an integer grows from column to column, where that is a constant
+  /// known by its arithmetic.
+  std::optional<int64_t> columnStep(mlir::Value value, Shape shape);
   mlir::FailureOr<mlir::Value> sliceRead(mlir::Operation *op,
                                          const Piece &piece, Shape shape);
   mlir::FailureOr<mlir::Value> sliceGather(mlir::Operation *op,

@@ -38,8 +38,9 @@ struct ConsumerTask {
 void waitTurn(const Consumer &consumer);
 void passTurn(const Consumer &consumer);
 
-/// What the warpgroup stored to shared memory, in sight of TMA and wgmma; its
-/// threads meet.
+/// What a thread stored to shared memory, in sight of TMA and wgmma; and the
+/// same for a warpgroup, whose threads meet.
+void fenceAsyncProxy(GpuEmitter &e);
 void publishToAsyncProxy(const Consumer &consumer);
 
 /// Writes output and lse of the rows of one warpgroup.

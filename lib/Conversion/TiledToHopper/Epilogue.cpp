@@ -3,8 +3,9 @@
 // The output leaves through the query stage that its rows came by: every
 // warpgroup reads and overwrites its own 64 rows of it. Threads store pairs of
 // columns in the 128-byte swizzle (eight rows of a warp fall on different
-// banks), and one of them issues the copy; TMA leaves out rows and columns
-// past the end. The stage is let go once the copy has read it.
+// banks). When all warps have, a thread of the producer's warpgroup issues the
+// copy, by TMA, which leaves out rows and columns past the end, and lets the
+// stage go once the copy has read it: no consumer waits for that.
 //
 //===----------------------------------------------------------------------===//
 
@@ -39,33 +40,6 @@ static LogicalResult storeToShared(Consumer &c, ConsumerTask &task) {
       });
 }
 
-static void copyOut(Consumer &c, ConsumerTask &task) {
-  GpuEmitter &e = c.thread.e;
-  const HopperKernel &kernel = c.thread.kernel;
-  TiledForm &form = kernel.form;
-  publishToAsyncProxy(c);
-  Value isFirst = e.equals(c.inGroup, 0);
-  e.branch(isFirst, [&]() {
-    Value firstRow =
-        e.toI32(task.scalars.lookupOrDefault(form.output.getIndices()[0]));
-    firstRow = e.add(firstRow, e.mul(c.group, kRows));
-    for (int64_t chunk = 0; chunk < kernel.valueChunks; ++chunk) {
-      SmallVector<Value> operands = {
-          c.thread.outline.tensorMaps[OutputMap],
-          e.add(task.queryAddress, chunk * form.blockQuery * kChunkRowBytes)};
-      llvm::append_range(
-          operands,
-          kernel.output.coordinates(e, task.scalars, firstRow, chunk * kChunk));
-      e.ptx("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group "
-            "[$0, {$2, $3, $4, $5}], [$1];",
-            "l,r,r,r,r,r,~{memory}", operands);
-    }
-    NVVM::CpAsyncBulkCommitGroupOp::create(e.b, e.loc);
-    NVVM::CpAsyncBulkWaitGroupOp::create(e.b, e.loc, 0, e.b.getUnitAttr());
-  });
-  kernel.queryRing.release(e, c.thread.shared, task.querySlot, isFirst);
-}
-
 static LogicalResult storeLse(Consumer &c, ConsumerTask &task) {
   GpuEmitter &e = c.thread.e;
   TiledForm &form = c.thread.kernel.form;
@@ -87,10 +61,43 @@ static LogicalResult storeLse(Consumer &c, ConsumerTask &task) {
 }
 
 LogicalResult hopper::emitEpilogue(Consumer &c, ConsumerTask &task) {
-  if (c.thread.kernel.form.lse && failed(storeLse(c, task)))
+  GpuEmitter &e = c.thread.e;
+  const HopperKernel &kernel = c.thread.kernel;
+  if (kernel.form.lse && failed(storeLse(c, task)))
     return failure();
   if (failed(storeToShared(c, task)))
     return failure();
-  copyOut(c, task);
+  fenceAsyncProxy(e);
+  NVVM::SyncWarpOp::create(e.b, e.loc, e.i32(-1));
+  kernel.outputRing.fill(e, c.thread.shared, task.querySlot, c.isWarpLeader);
   return success();
+}
+
+void hopper::emitOutputCopies(Thread &thread) {
+  GpuEmitter &e = thread.e;
+  const HopperKernel &kernel = thread.kernel;
+  TiledForm &form = kernel.form;
+  TaskOrder order(thread);
+  e.loop(e.i32(0), order.rounds(), e.i32(1), {}, [&](Value round, ValueRange) {
+    IRMapping scalars = order.enter(round);
+    Value firstRow =
+        e.toI32(scalars.lookupOrDefault(form.output.getIndices()[0]));
+    Slot slot = kernel.outputRing.slot(e, round);
+    kernel.outputRing.waitFull(e, thread.shared, slot);
+    Value address = kernel.outputRing.address(e, thread.shared, slot);
+    for (int64_t chunk = 0; chunk < kernel.valueChunks; ++chunk) {
+      SmallVector<Value> operands = {
+          thread.outline.tensorMaps[OutputMap],
+          e.add(address, chunk * form.blockQuery * kChunkRowBytes)};
+      llvm::append_range(operands, kernel.output.coordinates(
+                                       e, scalars, firstRow, chunk * kChunk));
+      e.ptx("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group "
+            "[$0, {$2, $3, $4, $5}], [$1];",
+            "l,r,r,r,r,r,~{memory}", operands);
+    }
+    NVVM::CpAsyncBulkCommitGroupOp::create(e.b, e.loc);
+    NVVM::CpAsyncBulkWaitGroupOp::create(e.b, e.loc, 0, e.b.getUnitAttr());
+    kernel.queryRing.release(e, thread.shared, slot, e.equals(e.i32(0), 0));
+    return SmallVector<Value>();
+  });
 }

@@ -107,7 +107,8 @@ FailureOr<HopperKernel> HopperKernel::plan(TiledForm &form) {
   auto query = findOperand(form.query, form.query.getBase(), form.blockQuery);
   auto key = findOperand(form.key, form.key.getBase(), form.blockKey);
   auto value = findOperand(form.value, form.value.getBase(), form.blockKey);
-  auto output = findOperand(form.output, form.output.getBase(), kRows);
+  auto output =
+      findOperand(form.output, form.output.getBase(), form.blockQuery);
   if (failed(query) || failed(key) || failed(value) || failed(output))
     return failure();
   kernel.query = *query;
@@ -124,8 +125,8 @@ FailureOr<HopperKernel> HopperKernel::plan(TiledForm &form) {
     return ring;
   };
   constexpr int64_t kWarps = kWarpgroup / 32;
-  kernel.queryRing = ring(kernel.queryStages, form.blockQuery,
-                          kernel.headChunks, kernel.groups);
+  kernel.queryRing =
+      ring(kernel.queryStages, form.blockQuery, kernel.headChunks, 1);
   kernel.keyRing = ring(kernel.stages, form.blockKey, kernel.headChunks,
                         kernel.groups * kWarps);
   kernel.valueRing = ring(kernel.stages, form.blockKey, kernel.valueChunks,
@@ -137,6 +138,9 @@ FailureOr<HopperKernel> HopperKernel::plan(TiledForm &form) {
     r->tiles = tile;
     tile += llvm::alignTo(r->stages * r->stageBytes, 1024);
   }
+  kernel.outputRing = kernel.queryRing;
+  kernel.outputRing.barriers = barrier;
+  kernel.outputRing.producers = kernel.groups * kWarps;
   kernel.sharedBytes = tile;
   return kernel;
 }

@@ -10,7 +10,7 @@
 //   Wgmma.cpp          tile products of a warpgroup
 //   Consumer.cpp       the sweep of a warpgroup: products and softmax
 //   Turns.cpp          which warpgroup has the tensor cores
-//   Epilogue.cpp       output and lse
+//   Epilogue.cpp       output and lse; the thread that copies the output
 //
 //===----------------------------------------------------------------------===//
 
@@ -56,7 +56,8 @@ struct HopperKernel {
   int64_t groups = 0, stages = 0, queryStages = 0;
   int64_t headChunks = 0, valueChunks = 0;
   OperandTile query, key, value, output;
-  Ring queryRing, keyRing, valueRing;
+  /// The output of a task leaves through the stage that its queries came by.
+  Ring queryRing, keyRing, valueRing, outputRing;
   int64_t sharedBytes = 0;
   /// The longest tasks come first, and rounds alternate in direction.
   bool balances = false;
@@ -106,8 +107,9 @@ private:
 mlir::Value countBlocks(GpuEmitter &e, TiledForm &form,
                         mlir::IRMapping &scalars);
 
-/// The thread that fills the rings.
+/// The thread that fills the rings, and the one that empties the output's.
 void emitProducer(Thread &thread);
+void emitOutputCopies(Thread &thread);
 /// One consumer warpgroup; `group` counts from 0 (i32).
 mlir::LogicalResult emitConsumer(Thread &thread, mlir::Value group);
 

@@ -33,7 +33,8 @@ void Ring::initialize(GpuEmitter &e, Value shared) const {
   for (int64_t i = 0; i < 2 * stages; ++i) {
     Value barrier = sharedPointer(e, e.add(shared, barriers + 8 * i));
     NVVM::MBarrierInitOp::create(e.b, e.loc, barrier,
-                                 e.i32(i < stages ? 1 : consumers), Value());
+                                 e.i32(i < stages ? producers : consumers),
+                                 Value());
   }
 }
 
@@ -58,10 +59,19 @@ void Ring::expect(GpuEmitter &e, Value shared, const Slot &slot) const {
       e.i32(stageBytes), NVVM::MemScopeKind::CTA, /*relaxed=*/false, Value());
 }
 
-void Ring::release(GpuEmitter &e, Value shared, const Slot &slot,
-                   Value isOne) const {
+static void arrive(GpuEmitter &e, Value barrier, Value isOne) {
   Value flag = arith::ExtUIOp::create(e.b, e.loc, e.b.getI32Type(), isOne);
   e.ptx("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, $1, 0;\n\t"
         "@p mbarrier.arrive.shared::cta.b64 _, [$0];\n\t}",
-        "r,r,~{memory}", {emptyBarrier(e, shared, slot), flag});
+        "r,r,~{memory}", {barrier, flag});
+}
+
+void Ring::fill(GpuEmitter &e, Value shared, const Slot &slot,
+                Value isOne) const {
+  arrive(e, fullBarrier(e, shared, slot), isOne);
+}
+
+void Ring::release(GpuEmitter &e, Value shared, const Slot &slot,
+                   Value isOne) const {
+  arrive(e, emptyBarrier(e, shared, slot), isOne);
 }

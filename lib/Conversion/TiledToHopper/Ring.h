@@ -25,8 +25,8 @@ struct Ring {
   /// Byte offsets in shared memory: the tiles, and the barriers (full ones,
   /// then empty ones, 8 bytes each).
   int64_t tiles = 0, barriers = 0;
-  /// Arrivals that empty a stage.
-  int64_t consumers = 0;
+  /// Arrivals that fill a stage, and that empty it.
+  int64_t producers = 1, consumers = 1;
 
   int64_t barrierBytes() const { return 16 * stages; }
 
@@ -45,7 +45,10 @@ struct Ring {
   void waitEmpty(GpuEmitter &e, mlir::Value shared, const Slot &slot) const;
   /// Announces `stageBytes` to come.
   void expect(GpuEmitter &e, mlir::Value shared, const Slot &slot) const;
-  /// Lets go of the stage in the threads where `isOne` (i1) holds.
+  /// Says, in the threads where `isOne` (i1) holds, that their part of the
+  /// stage is filled, or that they let go of it.
+  void fill(GpuEmitter &e, mlir::Value shared, const Slot &slot,
+            mlir::Value isOne) const;
   void release(GpuEmitter &e, mlir::Value shared, const Slot &slot,
                mlir::Value isOne) const;
 };

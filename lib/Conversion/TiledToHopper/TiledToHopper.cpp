@@ -3,7 +3,8 @@
 // One block of threads for each multiprocessor, persistent:
 //
 //   warpgroup 0       one thread copies tiles by TMA into rings of shared
-//                     memory                                     (Producer)
+//                     memory (Producer), another the output out of it
+//                     (Epilogue)
 //   warpgroups 1 ..   64 query rows each: S = Q K from shared memory, softmax
 //                     in registers, acc += P V with P in registers (Consumer)
 //
@@ -50,8 +51,8 @@ static void initializeRings(Thread &thread) {
   GpuEmitter &e = thread.e;
   const HopperKernel &kernel = thread.kernel;
   e.branch(e.equals(thread.id, 0), [&]() {
-    for (const Ring *ring :
-         {&kernel.queryRing, &kernel.keyRing, &kernel.valueRing})
+    for (const Ring *ring : {&kernel.queryRing, &kernel.keyRing,
+                             &kernel.valueRing, &kernel.outputRing})
       ring->initialize(e, thread.shared);
     NVVM::FenceMbarrierInitOp::create(e.b, e.loc);
   });
@@ -83,6 +84,7 @@ static LogicalResult emitKernel(TiledForm &form) {
       [&](OpBuilder &, Location) {
         setRegisters(e, isWide ? 32 : 24, /*increase=*/false);
         e.branch(e.equals(id, 0), [&]() { emitProducer(thread); });
+        e.branch(e.equals(id, 32), [&]() { emitOutputCopies(thread); });
         scf::YieldOp::create(b, e.loc);
       },
       [&](OpBuilder &, Location) {

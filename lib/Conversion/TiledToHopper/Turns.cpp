@@ -21,11 +21,15 @@ static Value groupBarrier(const Consumer &c) {
   return c.thread.e.add(c.group, 1 + c.thread.kernel.groups);
 }
 
-void hopper::publishToAsyncProxy(const Consumer &c) {
-  GpuEmitter &e = c.thread.e;
+void hopper::fenceAsyncProxy(GpuEmitter &e) {
   auto space = NVVM::SharedSpaceAttr::get(e.b.getContext(),
                                           NVVM::SharedSpace::shared_cta);
   NVVM::FenceProxyOp::create(e.b, e.loc, NVVM::ProxyKind::async_shared, space);
+}
+
+void hopper::publishToAsyncProxy(const Consumer &c) {
+  GpuEmitter &e = c.thread.e;
+  fenceAsyncProxy(e);
   NVVM::BarrierOp::create(e.b, e.loc, TypeRange(), groupBarrier(c),
                           e.i32(kWarpgroup), {}, Value());
 }

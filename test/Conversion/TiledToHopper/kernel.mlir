@@ -13,16 +13,18 @@
 // CHECK-SAME:       {argument = 0 : i64, box = [1, 1, 128, 64], swizzle = 128 : i64},
 // CHECK-SAME:       {argument = 1 : i64, box = [1, 1, 32, 64], swizzle = 128 : i64},
 // CHECK-SAME:       {argument = 2 : i64, box = [1, 1, 32, 64], swizzle = 128 : i64},
-// CHECK-SAME:       {argument = 3 : i64, box = [1, 1, 64, 64], swizzle = 128 : i64}], workgroup = 384 : i64}
+// CHECK-SAME:       {argument = 3 : i64, box = [1, 1, 128, 64], swizzle = 128 : i64}], workgroup = 384 : i64}
 
-// Two query stages that one thread of each warpgroup empties, three stages each
-// of keys and values that every warp does.
+// Two query stages that one thread empties, three stages each of keys and
+// values that every warp of the consumers does, and the query stages once more,
+// which those warps fill with the output.
+// CHECK-COUNT-4:  nvvm.mbarrier.init %{{.*}}, %c1_i32
+// CHECK-COUNT-3:  nvvm.mbarrier.init %{{.*}}, %c1_i32
+// CHECK-COUNT-3:  nvvm.mbarrier.init %{{.*}}, %c8_i32
+// CHECK-COUNT-3:  nvvm.mbarrier.init %{{.*}}, %c1_i32
+// CHECK-COUNT-3:  nvvm.mbarrier.init %{{.*}}, %c8_i32
+// CHECK-COUNT-2:  nvvm.mbarrier.init %{{.*}}, %c8_i32
 // CHECK-COUNT-2:  nvvm.mbarrier.init %{{.*}}, %c1_i32
-// CHECK-COUNT-2:  nvvm.mbarrier.init %{{.*}}, %c2_i32
-// CHECK-COUNT-3:  nvvm.mbarrier.init %{{.*}}, %c1_i32
-// CHECK-COUNT-3:  nvvm.mbarrier.init %{{.*}}, %c8_i32
-// CHECK-COUNT-3:  nvvm.mbarrier.init %{{.*}}, %c1_i32
-// CHECK-COUNT-3:  nvvm.mbarrier.init %{{.*}}, %c8_i32
 // CHECK-NOT:      nvvm.mbarrier.init
 // CHECK:          nvvm.fence.mbarrier.init
 // CHECK:          nvvm.barrier0
@@ -36,6 +38,15 @@
 // CHECK:              "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes
 // CHECK:              scf.for
 // CHECK-COUNT-2:        nvvm.mbarrier.arrive.expect_tx %{{.*}}, %c4096_i32
+
+// Another thread copies each task's output when it is in shared memory, and
+// then lets the query stage go.
+// CHECK:          scf.if
+// CHECK:            scf.for
+// CHECK:              nvvm.mbarrier.try_wait.parity
+// CHECK:              "cp.async.bulk.tensor.4d.global.shared::cta.bulk_group
+// CHECK:              nvvm.cp.async.bulk.wait_group 0 {read}
+// CHECK:              mbarrier.arrive
 // CHECK:          } else {
 
 // A consumer starts with the first block of its first task.
@@ -72,8 +83,7 @@
 // CHECK:              memref.store
 // CHECK:              st.shared.b32
 // CHECK:              nvvm.fence.proxy
-// CHECK:              "cp.async.bulk.tensor.4d.global.shared::cta.bulk_group
-// CHECK:              nvvm.cp.async.bulk.wait_group 0 {read}
+// CHECK:              mbarrier.arrive
 func.func @causal(%q: memref<2x4x1024x64xbf16>, %k: memref<2x2x?x64xbf16>, %v: memref<2x2x?x64xbf16>,
                   %o: memref<2x4x1024x64xbf16>, %lse: memref<2x4x1024xf32>) {
   attn.attention %q, %k, %v causal

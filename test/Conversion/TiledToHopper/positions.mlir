@@ -1,0 +1,33 @@
+// RUN: attn-opt %s --attn-tile --cse --attn-tiled-to-hopper --canonicalize --cse | FileCheck %s
+
+// A region that converts positions to floats: a thread converts its first
+// column of a block, once for each of its two rows, and adds the distance of
+// the others. Keys behind the last one are not clamped: nothing is read by
+// position.
+
+// CHECK-LABEL: gpu.func @alibi
+// CHECK-NOT:     arith.sitofp {{.*}} : vector<2xi32>
+// CHECK:         %[[FIRST:.*]] = arith.sitofp %{{.*}} : i32 to f32
+// CHECK:         %[[PAIR:.*]] = vector.broadcast %[[FIRST]] : f32 to vector<2xf32>
+// CHECK:         %[[X:.*]] = arith.addf %[[PAIR]], %{{.*}} : vector<2xf32>
+// CHECK:         %[[BIAS:.*]] = arith.mulf %{{.*}}, %[[X]] fastmath<contract> : vector<2xf32>
+// CHECK:         arith.addf %{{.*}}, %[[BIAS]] fastmath<contract> : vector<2xf32>
+// CHECK:         arith.addf %[[PAIR]], %{{.*}} : vector<2xf32>
+func.func @alibi(%q: memref<1x2x128x64xbf16>, %k: memref<1x2x100x64xbf16>, %v: memref<1x2x100x64xbf16>,
+                 %slopes: memref<2xf32>, %o: memref<1x2x128x64xbf16>) {
+  attn.attention %q, %k, %v captures(%slopes : memref<2xf32>)
+    score_mod(%s, %b, %h, %i, %j, %sl) {
+      %slope = memref.load %sl[%h] : memref<2xf32>
+      %ji = arith.subi %j, %i : index
+      %d = arith.index_cast %ji : index to i32
+      %f = arith.sitofp %d : i32 to f32
+      %bias = arith.mulf %slope, %f : f32
+      %r = arith.addf %s, %bias : f32
+      attn.yield %r : f32
+    }
+    target(#attn.target<name = "mine", family = "cuda", arch = "sm_90a", compute_units = 132>)
+    tiling(#attn.tiling<block_query = 128, block_key = 32, stages = 2, query_stages = 2, groups = 2, product = "wgmma", softmax = "stale">)
+    outs(%o : memref<1x2x128x64xbf16>)
+    : memref<1x2x128x64xbf16>, memref<1x2x100x64xbf16>, memref<1x2x100x64xbf16>
+  return
+}
