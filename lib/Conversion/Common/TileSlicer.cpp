@@ -40,6 +40,14 @@ FailureOr<Value> TileSlicer::slice(Value value, const Piece &piece,
   return sliceOp(op, value, piece, shape);
 }
 
+/// Columns of the tile, counted from 0.
+static bool isStep(Value value) {
+  Operation *op = value.getDefiningOp();
+  while (isa_and_nonnull<vector::BroadcastOp, arith::IndexCastOp>(op))
+    op = op->getOperand(0).getDefiningOp();
+  return isa_and_nonnull<vector::StepOp>(op);
+}
+
 FailureOr<Value> TileSlicer::sliceOp(Operation *op, Value value,
                                      const Piece &piece, Shape shape) {
   if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
@@ -83,6 +91,9 @@ FailureOr<Value> TileSlicer::sliceOp(Operation *op, Value value,
     if (std::optional<int64_t> step = columnStep(toFloat.getIn(), shape);
         step && *step != 0 && getElementTypeOrSelf(toFloat.getType()).isF32())
       return slicePosition(toFloat, *step, piece, shape);
+  if (auto compare = dyn_cast<arith::CmpIOp>(op); compare && piece.origin)
+    if (isStep(compare.getLhs()) && columnStep(compare.getRhs(), shape) == 0)
+      return sliceComparison(compare, piece, shape);
   if (OpTrait::hasElementwiseMappableTraits(op) && op->getNumResults() == 1)
     return sliceElementwise(op, piece, shape);
   return op->emitOpError("has no meaning on a piece of a tile; expected "
@@ -189,6 +200,29 @@ FailureOr<Value> TileSlicer::slicePosition(arith::SIToFPOp op, int64_t step,
   Value distance = arith::ConstantOp::create(
       b, loc, DenseElementsAttr::get(type, ArrayRef<float>(distances)));
   return Value(arith::AddFOp::create(b, loc, all, distance));
+}
+
+/// The distance from the origin is compared with a bound that is counted from
+/// there: no column is computed.
+FailureOr<Value> TileSlicer::sliceComparison(arith::CmpIOp op,
+                                             const Piece &piece, Shape shape) {
+  Piece first{piece.row, piece.origin, /*width=*/1};
+  FailureOr<Value> column = slice(op.getLhs(), first, shape);
+  FailureOr<Value> bound = slice(op.getRhs(), first, shape);
+  if (failed(column) || failed(bound))
+    return failure();
+  Value rest = arith::SubIOp::create(
+      b, loc, vector::ExtractOp::create(b, loc, *bound, 0),
+      vector::ExtractOp::create(b, loc, *column, 0));
+  auto type = VectorType::get(piece.width, rest.getType());
+  SmallVector<Attribute> distances;
+  for (int64_t i = 0; i < piece.width; ++i)
+    distances.push_back(b.getIntegerAttr(rest.getType(), piece.shift + i));
+  Value distance = arith::ConstantOp::create(
+      b, loc, DenseElementsAttr::get(type, distances));
+  return Value(
+      arith::CmpIOp::create(b, loc, op.getPredicate(), distance,
+                            vector::BroadcastOp::create(b, loc, type, rest)));
 }
 
 /// The piece lies in the row clamped to the memref: rows past the end are

@@ -77,6 +77,8 @@ private:
   mlir::FailureOr<mlir::Value> slicePosition(mlir::arith::SIToFPOp op,
                                              int64_t step, const Piece &piece,
                                              Shape shape);
+  mlir::FailureOr<mlir::Value> sliceComparison(mlir::arith::CmpIOp op,
+                                               const Piece &piece, Shape shape);
   /// How much an integer grows from column to column, where that is a constant
   /// known by its arithmetic.
   std::optional<int64_t> columnStep(mlir::Value value, Shape shape);

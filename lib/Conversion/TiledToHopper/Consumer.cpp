@@ -39,6 +39,23 @@ static void enterBlock(GpuEmitter &e, TiledForm &form, IRMapping &scalars,
   cloneScalars(e, *sweep.getBody(), scalars);
 }
 
+/// The last column of the block that row `row` of the tile sees by the right
+/// bound.
+static Value lastSeen(GpuEmitter &e, TiledForm &form, IRMapping scalars,
+                      Value row) {
+  cloneScalars(e, *form.rightBound.getParentBlock(), scalars);
+  return e.add(scalars.lookup(form.rightBound), row);
+}
+
+/// The test that masks by the right bound alone.
+static bool masksByRightBound(TiledForm &form) {
+  if (!form.masked || !form.rightBound)
+    return false;
+  auto select =
+      form.masked.thenYield().getOperand(0).getDefiningOp<arith::SelectOp>();
+  return select && select.getCondition().getDefiningOp<arith::CmpIOp>();
+}
+
 namespace {
 /// What is carried from block to block, and without `acc` from task to task.
 struct SweepState {
@@ -237,6 +254,13 @@ void Sweep::clearHiddenValues(Value block) {
 /// Score region, masks and softmax of a block.
 LogicalResult Sweep::update(Fragment scores, SweepState &state, bool isFirst,
                             function_ref<void()> waitForAccumulator) {
+  // The task's rows straddle more edges than those of the warpgroup do.
+  if (masksByRightBound(form)) {
+    Value seen = lastSeen(e, form, task.scalars, e.mul(c.group, kRows));
+    Value tests = form.masked.getCondition();
+    task.scalars.map(tests, e.both(task.scalars.lookup(tests),
+                                   e.less(seen, e.i32(form.blockKey - 1))));
+  }
   FailureOr<Fragment> finished = softmax.finishScores(scores);
   if (failed(finished))
     return failure();
@@ -263,7 +287,6 @@ FailureOr<SweepState> Sweep::start(bool inTurn) {
   if (failed(state))
     return failure();
   Slot slot = keySlot(e.i32(0));
-  kernel.queryRing.waitFull(e, shared, task.querySlot);
   kernel.keyRing.waitFull(e, shared, slot);
   if (inTurn)
     waitTurn(c);
@@ -351,7 +374,6 @@ FailureOr<SweepState> Sweep::finishInto(SweepState &state, Sweep &next) {
   Slot key = next.keySlot(e.i32(0));
   Slot value = valueSlot(e.add(task.ownBlocks, -1));
   clearHiddenValues(e.add(task.ownBlocks, -1));
-  kernel.queryRing.waitFull(e, shared, next.task.querySlot);
   kernel.keyRing.waitFull(e, shared, key);
   waitTurn(c);
   Fragment scores = next.issueScores(key);
@@ -381,9 +403,7 @@ static Value countOwnBlocks(Consumer &c, ConsumerTask &task) {
     for (int64_t i = 1; i <= most; ++i) {
       IRMapping scalars(task.scalars);
       enterBlock(e, form, scalars, e.add(task.blocks, -i));
-      cloneScalars(e, *form.rightBound.getParentBlock(), scalars);
-      Value lastRow = e.add(groupRow, kRows - 1);
-      Value reach = e.add(scalars.lookup(form.rightBound), lastRow);
+      Value reach = lastSeen(e, form, scalars, e.add(groupRow, kRows - 1));
       hidden =
           e.add(hidden, e.select(e.less(reach, e.i32(0)), e.i32(1), e.i32(0)));
     }
@@ -396,9 +416,18 @@ static Value countOwnBlocks(Consumer &c, ConsumerTask &task) {
   return e.max(e.select(e.less(row, length), own, e.i32(1)), e.i32(1));
 }
 
+static Slot waitForQuery(Consumer &c, Value round) {
+  GpuEmitter &e = c.thread.e;
+  const Ring &ring = c.thread.kernel.queryRing;
+  Slot slot = ring.slot(e, round);
+  ring.waitFull(e, c.thread.shared, slot);
+  return slot;
+}
+
 ConsumerTask::ConsumerTask(Consumer &c, TaskOrder &order, Value round,
                            Value firstUse)
-    : scalars(order.enter(round)),
+    : querySlot(waitForQuery(c, round)),
+      scalars(order.enter(order.read(querySlot))),
       slicer(c.thread.e.b, c.thread.e.loc, scalars),
       layout(c.thread.e, slicer, c.thread.e.toIndex(c.row),
              c.thread.e.toIndex(c.column)),
@@ -407,7 +436,6 @@ ConsumerTask::ConsumerTask(Consumer &c, TaskOrder &order, Value round,
   const HopperKernel &kernel = c.thread.kernel;
   blocks = countBlocks(e, kernel.form, scalars);
   ownBlocks = countOwnBlocks(c, *this);
-  querySlot = kernel.queryRing.slot(e, round);
   queryAddress = e.add(kernel.queryRing.address(e, c.thread.shared, querySlot),
                        e.mul(c.group, kRows * kChunkRowBytes));
   queryDescriptor = descriptor(e, queryAddress);

@@ -20,16 +20,17 @@ struct Consumer {
 };
 
 struct ConsumerTask {
+  Slot querySlot;
   mlir::IRMapping scalars;
   TileSlicer slicer;
   AccumulatorLayout layout;
   /// Uses of the key and value rings before this task, its blocks, and those
   /// that the rows of this warpgroup can see.
   mlir::Value firstUse, blocks, ownBlocks;
-  Slot querySlot;
   /// Of the warpgroup's rows.
   mlir::Value queryAddress, queryDescriptor;
 
+  /// Waits for the query.
   ConsumerTask(Consumer &c, TaskOrder &order, mlir::Value round,
                mlir::Value firstUse);
 };

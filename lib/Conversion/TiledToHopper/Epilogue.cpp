@@ -79,11 +79,11 @@ void hopper::emitOutputCopies(Thread &thread) {
   TiledForm &form = kernel.form;
   TaskOrder order(thread);
   e.loop(e.i32(0), order.rounds(), e.i32(1), {}, [&](Value round, ValueRange) {
-    IRMapping scalars = order.enter(round);
-    Value firstRow =
-        e.toI32(scalars.lookupOrDefault(form.output.getIndices()[0]));
     Slot slot = kernel.outputRing.slot(e, round);
     kernel.outputRing.waitFull(e, thread.shared, slot);
+    IRMapping scalars = order.enter(order.read(slot));
+    Value firstRow =
+        e.toI32(scalars.lookupOrDefault(form.output.getIndices()[0]));
     Value address = kernel.outputRing.address(e, thread.shared, slot);
     for (int64_t chunk = 0; chunk < kernel.valueChunks; ++chunk) {
       SmallVector<Value> operands = {

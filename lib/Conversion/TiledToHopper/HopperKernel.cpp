@@ -2,7 +2,7 @@
 //
 // Shared memory, each tile on 1024 bytes for the 128-byte swizzle:
 //
-//   barriers (1024) | query stages | key stages | value stages
+//   barriers, tasks (1024) | query stages | key stages | value stages
 //
 // A tile of D columns is ceil(D / 64) chunks of rows x 128 bytes; TMA fills
 // columns past D with zeros. The output leaves through the query stage that
@@ -140,6 +140,8 @@ FailureOr<HopperKernel> HopperKernel::plan(TiledForm &form) {
   }
   kernel.outputRing = kernel.queryRing;
   kernel.outputRing.barriers = barrier;
+  kernel.tasksAt =
+      llvm::alignTo(barrier + kernel.outputRing.barrierBytes(), 16);
   kernel.outputRing.producers = kernel.groups * kWarps;
   kernel.sharedBytes = tile;
   return kernel;

@@ -59,6 +59,8 @@ struct HopperKernel {
   /// The output of a task leaves through the stage that its queries came by.
   Ring queryRing, keyRing, valueRing, outputRing;
   int64_t sharedBytes = 0;
+  /// Byte offset of the tasks in flight, one for each query stage.
+  int64_t tasksAt = 0;
   /// The longest tasks come first, and rounds alternate in direction.
   bool balances = false;
 
@@ -90,11 +92,22 @@ public:
   explicit TaskOrder(Thread &thread);
   /// How many there are (i32).
   mlir::Value rounds() const { return myRounds; }
-  /// The scalars of the task of a round.
-  mlir::IRMapping enter(mlir::Value round);
+  /// Where a task lies (i32).
+  struct Task {
+    mlir::Value batch, head, block;
+  };
+  Task taskOf(mlir::Value round);
+  /// The producer finds a task and leaves it beside the query's barriers: it
+  /// takes divisions, which the others need not repeat.
+  void publish(const Task &task, const Slot &slot);
+  /// What was published with a query that has arrived.
+  Task read(const Slot &slot);
+  /// The scalars of a task.
+  mlir::IRMapping enter(const Task &task);
 
 private:
   mlir::Value numberOf(mlir::Value round);
+  mlir::Value address(const Slot &slot);
 
   Thread &thread;
   GpuEmitter &e;

@@ -7,13 +7,17 @@ using namespace mlir;
 using namespace attn;
 using namespace attn::hopper;
 
-/// Fills one stage of `ring` with the rows from `row` on.
+/// Fills one stage of `ring` with the rows from `row` on. `beforehand` is
+/// called when the stage is free.
 static void copyTile(Thread &thread, const Ring &ring, const OperandTile &tile,
                      Map map, int64_t chunks, IRMapping &scalars, Value row,
-                     Value use) {
+                     Value use,
+                     function_ref<void(const Slot &)> beforehand = {}) {
   GpuEmitter &e = thread.e;
   Slot slot = ring.slot(e, use);
   ring.waitEmpty(e, thread.shared, slot);
+  if (beforehand)
+    beforehand(slot);
   ring.expect(e, thread.shared, slot);
   Value barrier = ring.fullBarrier(e, thread.shared, slot);
   Value address = ring.address(e, thread.shared, slot);
@@ -39,14 +43,16 @@ void hopper::emitProducer(Thread &thread) {
   TaskOrder order(thread);
   e.loop(e.i32(0), order.rounds(), e.i32(1), e.i32(0),
          [&](Value round, ValueRange uses) {
-           IRMapping scalars = order.enter(round);
+           TaskOrder::Task task = order.taskOf(round);
+           IRMapping scalars = order.enter(task);
            Value firstRow =
                e.toI32(scalars.lookupOrDefault(form.query.getIndices()[0]));
            Value firstKey =
                e.toI32(scalars.lookupOrDefault(form.sweep.getLowerBound()));
            Value blocks = countBlocks(e, form, scalars);
            copyTile(thread, kernel.queryRing, kernel.query, QueryMap,
-                    kernel.headChunks, scalars, firstRow, round);
+                    kernel.headChunks, scalars, firstRow, round,
+                    [&](const Slot &slot) { order.publish(task, slot); });
            e.loop(e.i32(0), blocks, e.i32(1), {}, [&](Value i, ValueRange) {
              Value use = e.add(uses[0], i);
              Value row = e.add(firstKey, e.mul(i, form.blockKey));

@@ -85,7 +85,7 @@ Value TaskOrder::numberOf(Value round) {
   return e.add(e.mul(round, width), place);
 }
 
-IRMapping TaskOrder::enter(Value round) {
+TaskOrder::Task TaskOrder::taskOf(Value round) {
   Value number = numberOf(round);
   Value block, head, b;
   if (thread.kernel.balances) {
@@ -104,10 +104,32 @@ IRMapping TaskOrder::enter(Value round) {
     head = e.rem(rest, heads);
     b = e.div(rest, heads);
   }
+  return {b, head, block};
+}
+
+Value TaskOrder::address(const Slot &slot) {
+  return e.add(e.add(thread.shared, e.mul(slot.stage, 16)),
+               thread.kernel.tasksAt);
+}
+
+void TaskOrder::publish(const Task &task, const Slot &slot) {
+  e.ptx("st.shared.v4.b32 [$0], {$1, $2, $3, $3};", "r,r,r,r,~{memory}",
+        {address(slot), task.batch, task.head, task.block});
+}
+
+TaskOrder::Task TaskOrder::read(const Slot &slot) {
+  SmallVector<Type> results(4, e.b.getI32Type());
+  SmallVector<Value> values =
+      e.ptx("ld.shared.v4.b32 {$0, $1, $2, $3}, [$4];",
+            "=r,=r,=r,=r,r,~{memory}", results, {address(slot)});
+  return {values[0], values[1], values[2]};
+}
+
+IRMapping TaskOrder::enter(const Task &task) {
   scf::ForallOp tasks = thread.kernel.form.tasks;
   IRMapping scalars(thread.outline.values);
-  for (auto [variable, value] :
-       llvm::zip(tasks.getInductionVars(), ArrayRef<Value>{b, head, block}))
+  Value places[] = {task.batch, task.head, task.block};
+  for (auto [variable, value] : llvm::zip(tasks.getInductionVars(), places))
     scalars.map(variable, e.toIndex(value));
   cloneScalars(e, *tasks.getBody(), scalars);
   return scalars;
