@@ -130,11 +130,11 @@ bool attn::readsByPosition(Region &region, ValueRange captures) {
 
 /// The compiler may fuse a product and the sum that it goes into.
 static void allowFusion(Operation *op) {
-  auto isFloat = dyn_cast<arith::ArithFastMathInterface>(op);
-  if (!isFloat)
+  if (!isa<arith::AddFOp, arith::SubFOp, arith::MulFOp>(op))
     return;
-  arith::FastMathFlags flags = isFloat.getFastMathFlagsAttr().getValue();
-  op->setAttr(isFloat.getFastMathAttrName(),
+  auto inner = cast<arith::ArithFastMathInterface>(op);
+  arith::FastMathFlags flags = inner.getFastMathFlagsAttr().getValue();
+  op->setAttr(inner.getFastMathAttrName(),
               arith::FastMathFlagsAttr::get(
                   op->getContext(), flags | arith::FastMathFlags::contract));
 }
