@@ -55,7 +55,7 @@ Value SoftmaxUpdate::exponents(Value scores, const Reference &reference) {
   auto spread = [&](Value row) {
     return isTile ? b.toTile({row, Extent::PerRow}) : row;
   };
-  if (exponent.mayOverflow)
+  if (!reference.scaled)
     return multiply(arith::SubFOp::create(b, scores, spread(reference.value)),
                     c);
   if (isTile)
@@ -193,12 +193,24 @@ SoftmaxUpdate::Block SoftmaxUpdate::followMaximum(const SoftmaxState &state,
   return {followed, probabilities};
 }
 
+/// Rows whose reference is too far from 0 to be multiplied by c.
+Value SoftmaxUpdate::isFar(Value reference) {
+  APFloat largest = APFloat::getLargest(type.getFloatSemantics());
+  double most = largest.convertToDouble() / (2 * std::max(1.0, c));
+  return arith::CmpFOp::create(b, arith::CmpFPredicate::OGT,
+                               math::AbsFOp::create(b, reference),
+                               b.constant(rowType, most));
+}
+
 /// stale: the probabilities first; the greatest score only when they are out
-/// of range.
+/// of range. Scores that may overflow are trusted not to, which saves an
+/// operation each, in rows whose reference did not.
 SoftmaxUpdate::Block SoftmaxUpdate::keepReference(const SoftmaxState &state,
                                                   Value scores) {
-  Value probabilities =
-      math::Exp2Op::create(b, exponents(scores, referenceOf(state.rowMax)));
+  Reference kept = referenceOf(state.rowMax);
+  if (!kept.scaled)
+    kept.scaled = multiply(kept.value, c);
+  Value probabilities = math::Exp2Op::create(b, exponents(scores, kept));
   setRole(probabilities.getDefiningOp(), role::kProbabilities);
   Value rowSum = sum(probabilities, state.rowSum);
   setRole(rowSum.getDefiningOp(), role::kRowSum);
@@ -208,7 +220,10 @@ SoftmaxUpdate::Block SoftmaxUpdate::keepReference(const SoftmaxState &state,
   Value most =
       arith::AddFOp::create(b, state.rowSum, b.constant(rowType, range.sum));
   Value isBad =
-      vote(arith::CmpFOp::create(b, arith::CmpFPredicate::UGT, rowSum, most));
+      arith::CmpFOp::create(b, arith::CmpFPredicate::UGT, rowSum, most);
+  if (exponent.mayOverflow)
+    isBad = arith::OrIOp::create(b, isBad, isFar(state.rowMax));
+  isBad = vote(isBad);
   auto values = [](const SoftmaxState &state, Value probabilities) {
     SmallVector<Value> values = state.values();
     values.insert(values.begin() + 1, probabilities);

@@ -92,12 +92,14 @@ private:
 
   mlir::Value greatest(mlir::Value rowMax, mlir::Value scores);
   Reference referenceOf(mlir::Value rowMax);
-  /// c * (scores - reference) for a tile, or for one score per row.
+  /// c * (scores - reference) for a tile, or for one score per row; where the
+  /// reference is scaled, as c * scores - c * reference.
   mlir::Value exponents(mlir::Value scores, const Reference &reference);
   mlir::Value sum(mlir::Value probabilities, mlir::Value rowSum);
   /// The state as if `rowMax` had been its reference all along.
   SoftmaxState correct(const SoftmaxState &state, mlir::Value rowMax,
                        const Reference &reference);
+  mlir::Value isFar(mlir::Value reference);
   /// True when `rows` is true of any row.
   mlir::Value vote(mlir::Value rows);
   /// An scf.if with the role `rescale`.

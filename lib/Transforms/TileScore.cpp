@@ -46,7 +46,8 @@ Value TileScore::apply(Value score, Value firstKey) {
   Type type = score.getType();
   auto multiply = [&](double factor) {
     if (factor != 1)
-      score = arith::MulFOp::create(b, score, b.constant(type, factor));
+      score = arith::MulFOp::create(b, score, b.constant(type, factor),
+                                    arith::FastMathFlags::contract);
   };
   if (op.getSoftcap()) {
     multiply(scaleOf(op) / softcapOf(op));
@@ -73,7 +74,8 @@ Value TileScore::apply(Value score, Value firstKey) {
   if (bias) {
     TileValue term = bias->read(b, task, firstKey);
     term.value = b.castFloat(term.value, op.getAccumulatorType());
-    score = arith::AddFOp::create(b, score, b.toTile(term));
+    score = arith::AddFOp::create(b, score, b.toTile(term),
+                                  arith::FastMathFlags::contract);
   }
   return score;
 }

@@ -103,17 +103,22 @@ func.func @stale_f32(%q: memref<1x1x8x16xf32>, %k: memref<1x1x64x16xf32>, %v: me
 
 // -----
 
-// A bias may be the lowest finite number: so is the reference before any key,
-// and the difference comes before the multiplication. Without a value dimension
-// the branch yields no accumulator.
+// A bias may be the lowest finite number: so is the reference before any key.
+// A row with such a reference votes for the branch, where the difference comes
+// before the multiplication. Without a value dimension the branch yields no
+// accumulator.
 
 // CHECK-LABEL: func @stale_bias_without_values(
 // CHECK-DAG:   %[[NO_KEY:.+]] = arith.constant dense<-3.40282347E+38> : vector<4xf32>
 // CHECK:       scf.for {{.*}} iter_args(%[[MAX:.+]] = %[[NO_KEY]], %[[SUM:.+]] = %{{[^,]+}})
-// CHECK:         arith.subf %{{.+}}, %{{.+}} : vector<4x8xf32>
-// CHECK-NEXT:    arith.mulf %{{.+}}, %{{.+}} : vector<4x8xf32>
+// CHECK:         math.fma %{{.+}}, %{{.+}}, %{{.+}} : vector<4x8xf32>
 // CHECK-NEXT:    math.exp2 %{{.+}} {attn.role = "probabilities"}
+// CHECK:         %[[FAR:.+]] = arith.cmpf ogt, %{{.+}}, %{{.+}} : vector<4xf32>
+// CHECK:         arith.ori %{{.+}}, %[[FAR]] : vector<4xi1>
 // CHECK:         scf.if %{{.+}} -> (vector<4xf32>, vector<4x8xf32>, vector<4xf32>)
+// CHECK:           arith.subf %{{.+}}, %{{.+}} : vector<4x8xf32>
+// CHECK-NEXT:      arith.mulf %{{.+}}, %{{.+}} : vector<4x8xf32>
+// CHECK-NEXT:      math.exp2
 func.func @stale_bias_without_values(%q: memref<1x1x8x16xbf16>, %k: memref<1x1x64x16xbf16>, %v: memref<1x1x64x0xbf16>, %b: memref<8x64xf32>, %o: memref<1x1x8x0xbf16>, %l: memref<1x1x8xf32>) {
   attn.attention %q, %k, %v bias(%b : memref<8x64xf32>) tiling(#attn.tiling<block_query = 4, block_key = 8, softmax = "stale">)
     outs(%o, %l : memref<1x1x8x0xbf16>, memref<1x1x8xf32>) : memref<1x1x8x16xbf16>, memref<1x1x64x16xbf16>, memref<1x1x64x0xbf16>

@@ -23,6 +23,21 @@ Registers attn::packLeftSide(GpuEmitter &e, Fragment &fragment,
   return result;
 }
 
+Fragment attn::unpackLeftSide(GpuEmitter &e, const Registers &registers,
+                              FloatType type) {
+  Fragment fragment;
+  auto pair = VectorType::get(2, type);
+  auto wide = VectorType::get(2, e.b.getF32Type());
+  for (Value word : registers) {
+    Value both = LLVM::BitcastOp::create(e.b, e.loc, pair, word);
+    both = arith::ExtFOp::create(e.b, e.loc, wide, both);
+    for (int64_t i : {0, 1})
+      fragment.elements.push_back(
+          vector::ExtractOp::create(e.b, e.loc, both, i));
+  }
+  return fragment;
+}
+
 void AccumulatorLayout::withOwnPositions(function_ref<void()> body) {
   Value outer = column;
   column = e.toIndex(e.ptx("mov.b32 $0, $1;", "=r,r", {e.b.getI32Type()},

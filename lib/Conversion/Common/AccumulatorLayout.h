@@ -37,6 +37,9 @@ struct Fragment {
 /// elements stay as they are.
 using Registers = llvm::SmallVector<mlir::Value>;
 Registers packLeftSide(GpuEmitter &e, Fragment &fragment, mlir::FloatType type);
+/// What a left side holds, as f32.
+Fragment unpackLeftSide(GpuEmitter &e, const Registers &registers,
+                        mlir::FloatType type);
 
 /// A value for each of the two rows of a thread.
 using RowPair = std::array<mlir::Value, 2>;
@@ -58,6 +61,7 @@ public:
   /// From here on `value` of the tiled form is what this thread holds of it.
   void bind(mlir::Value value, Fragment fragment);
   void bind(mlir::Value value, RowPair rows);
+  void forget(mlir::Value value) { slicer.forget(value); }
 
   /// This thread's part of a tile of `columns` columns.
   mlir::FailureOr<Fragment> tile(mlir::Value value, int64_t columns);

@@ -2,6 +2,7 @@
 
 #include "TileSlicer.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/OpDefinition.h"
@@ -38,6 +39,10 @@ FailureOr<Value> TileSlicer::slice(Value value, const Piece &piece,
     return emitError(loc, "a tile carried by a loop is read before the back "
                           "end has placed it");
   return sliceOp(op, value, piece, shape);
+}
+
+static bool canFuse(arith::MulFOp op) {
+  return bitEnumContainsAll(op.getFastmath(), arith::FastMathFlags::contract);
 }
 
 /// Columns of the tile, counted from 0.
@@ -88,9 +93,15 @@ FailureOr<Value> TileSlicer::sliceOp(Operation *op, Value value,
   if (isa<vector::GatherOp>(op))
     return sliceGather(op, piece, shape);
   if (auto toFloat = dyn_cast<arith::SIToFPOp>(op); toFloat && piece.origin)
-    if (std::optional<int64_t> step = columnStep(toFloat.getIn(), shape);
-        step && *step != 0 && getElementTypeOrSelf(toFloat.getType()).isF32())
+    if (std::optional<int64_t> step = positionStep(toFloat, shape))
       return slicePosition(toFloat, *step, piece, shape);
+  if (auto product = dyn_cast<arith::MulFOp>(op); product && piece.origin)
+    for (auto [factor, position] :
+         {std::pair{product.getLhs(), product.getRhs()},
+          std::pair{product.getRhs(), product.getLhs()}})
+      if (std::optional<int64_t> step = positionStep(position, shape);
+          step && canFuse(product) && columnStep(factor, shape) == 0)
+        return sliceScaledPosition(product, factor, *step, piece, shape);
   if (auto compare = dyn_cast<arith::CmpIOp>(op); compare && piece.origin)
     if (isStep(compare.getLhs()) && columnStep(compare.getRhs(), shape) == 0)
       return sliceComparison(compare, piece, shape);
@@ -182,24 +193,55 @@ std::optional<int64_t> TileSlicer::columnStep(Value value, Shape shape) {
   return isa<arith::AddIOp>(op) ? *x + *y : *x - *y;
 }
 
-/// Chips convert a few integers while they add many floats. Exact up to 2^24;
-/// beyond, it rounds twice.
-FailureOr<Value> TileSlicer::slicePosition(arith::SIToFPOp op, int64_t step,
-                                           const Piece &piece, Shape shape) {
-  FailureOr<Value> first =
-      slice(op.getIn(), {piece.row, piece.origin, /*width=*/1}, shape);
-  if (failed(first))
-    return failure();
-  Value element = vector::ExtractOp::create(b, loc, *first, 0);
-  element = arith::SIToFPOp::create(b, loc, b.getF32Type(), element);
+std::optional<int64_t> TileSlicer::positionStep(Value value, Shape shape) {
+  auto toFloat = value.getDefiningOp<arith::SIToFPOp>();
+  if (!toFloat || sources.contains(value) ||
+      !getElementTypeOrSelf(value.getType()).isF32())
+    return std::nullopt;
+  std::optional<int64_t> step = columnStep(toFloat.getIn(), shape);
+  return step && *step != 0 ? step : std::nullopt;
+}
+
+Value TileSlicer::distances(const Piece &piece, int64_t step) {
   SmallVector<float> distances;
   for (int64_t i = 0; i < piece.width; ++i)
     distances.push_back(static_cast<float>(step * (piece.shift + i)));
   auto type = VectorType::get(piece.width, b.getF32Type());
-  Value all = vector::BroadcastOp::create(b, loc, type, element);
-  Value distance = arith::ConstantOp::create(
+  return arith::ConstantOp::create(
       b, loc, DenseElementsAttr::get(type, ArrayRef<float>(distances)));
-  return Value(arith::AddFOp::create(b, loc, all, distance));
+}
+
+/// Chips convert a few integers while they add many floats. Exact up to 2^24;
+/// beyond, it rounds twice.
+FailureOr<Value> TileSlicer::slicePosition(arith::SIToFPOp op, int64_t step,
+                                           const Piece &piece, Shape shape) {
+  Piece first{piece.row, piece.origin, /*width=*/1};
+  FailureOr<Value> position = slice(op, first, shape);
+  if (failed(position))
+    return failure();
+  Value distance = distances(piece, step);
+  Value start = vector::BroadcastOp::create(
+      b, loc, distance.getType(),
+      vector::ExtractOp::create(b, loc, *position, 0));
+  return Value(arith::AddFOp::create(b, loc, start, distance));
+}
+
+FailureOr<Value> TileSlicer::sliceScaledPosition(arith::MulFOp op, Value factor,
+                                                 int64_t step,
+                                                 const Piece &piece,
+                                                 Shape shape) {
+  Piece first{piece.row, piece.origin, /*width=*/1};
+  FailureOr<Value> start = slice(op, first, shape);
+  FailureOr<Value> slope = slice(factor, first, shape);
+  if (failed(start) || failed(slope))
+    return failure();
+  Value distance = distances(piece, step);
+  auto spread = [&](Value one) -> Value {
+    return vector::BroadcastOp::create(
+        b, loc, distance.getType(), vector::ExtractOp::create(b, loc, one, 0));
+  };
+  return Value(
+      math::FmaOp::create(b, loc, spread(*slope), distance, spread(*start)));
 }
 
 /// The distance from the origin is compared with a bound that is counted from

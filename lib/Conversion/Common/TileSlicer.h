@@ -50,6 +50,8 @@ public:
   void bind(mlir::Value value, Source source) {
     sources[value] = std::move(source);
   }
+  /// Pieces of `value` are computed again.
+  void forget(mlir::Value value) { sources.erase(value); }
 
   /// `width` consecutive elements of row `piece.row` of a tile.
   mlir::FailureOr<mlir::Value> tile(mlir::Value value, const Piece &piece);
@@ -77,8 +79,16 @@ private:
   mlir::FailureOr<mlir::Value> slicePosition(mlir::arith::SIToFPOp op,
                                              int64_t step, const Piece &piece,
                                              Shape shape);
+  /// The same times a factor of the row.
+  mlir::FailureOr<mlir::Value>
+  sliceScaledPosition(mlir::arith::MulFOp op, mlir::Value factor, int64_t step,
+                      const Piece &piece, Shape shape);
+  /// How far the columns of a piece are from its origin, in `step`s.
+  mlir::Value distances(const Piece &piece, int64_t step);
   mlir::FailureOr<mlir::Value> sliceComparison(mlir::arith::CmpIOp op,
                                                const Piece &piece, Shape shape);
+  /// That of a float made of such an integer, where it is not 0.
+  std::optional<int64_t> positionStep(mlir::Value value, Shape shape);
   /// How much an integer grows from column to column, where that is a constant
   /// known by its arithmetic.
   std::optional<int64_t> columnStep(mlir::Value value, Shape shape);

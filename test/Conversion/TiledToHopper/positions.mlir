@@ -1,18 +1,19 @@
 // RUN: attn-opt %s --attn-tile --cse --attn-tiled-to-hopper --canonicalize --cse | FileCheck %s
 
-// A region that converts positions to floats: a thread converts its first
-// column of a block, once for each of its two rows, and adds the distance of
-// the others. Keys behind the last one are not clamped: nothing is read by
-// position.
+// A region that multiplies positions: a thread converts its first column of a
+// block, once for each of its two rows, and adds the distance of the others
+// times the factor. Keys behind the last one are not clamped: nothing is read
+// by position.
 
 // CHECK-LABEL: gpu.func @alibi
 // CHECK-NOT:     arith.sitofp {{.*}} : vector<2xi32>
-// CHECK:         %[[FIRST:.*]] = arith.sitofp %{{.*}} : i32 to f32
-// CHECK:         %[[PAIR:.*]] = vector.broadcast %[[FIRST]] : f32 to vector<2xf32>
-// CHECK:         %[[X:.*]] = arith.addf %[[PAIR]], %{{.*}} : vector<2xf32>
-// CHECK:         %[[BIAS:.*]] = arith.mulf %{{.*}}, %[[X]] fastmath<contract> : vector<2xf32>
+// CHECK:         %[[FIRST:.*]] = arith.sitofp %{{.*}} : vector<1xi32> to vector<1xf32>
+// CHECK:         %[[START:.*]] = arith.mulf %{{.*}}, %[[FIRST]] fastmath<contract> : vector<1xf32>
+// CHECK:         %[[SCALAR:.*]] = vector.extract %[[START]][0]
+// CHECK:         %[[PAIR:.*]] = vector.broadcast %[[SCALAR]] : f32 to vector<2xf32>
+// CHECK:         %[[BIAS:.*]] = math.fma %{{.*}}, %{{.*}}, %[[PAIR]] : vector<2xf32>
 // CHECK:         arith.addf %{{.*}}, %[[BIAS]] fastmath<contract> : vector<2xf32>
-// CHECK:         arith.addf %[[PAIR]], %{{.*}} : vector<2xf32>
+// CHECK:         math.fma %{{.*}}, %{{.*}}, %[[PAIR]] : vector<2xf32>
 func.func @alibi(%q: memref<1x2x128x64xbf16>, %k: memref<1x2x100x64xbf16>, %v: memref<1x2x100x64xbf16>,
                  %slopes: memref<2xf32>, %o: memref<1x2x128x64xbf16>) {
   attn.attention %q, %k, %v captures(%slopes : memref<2xf32>)
