@@ -96,8 +96,8 @@ std::string AttentionCase::text() const {
   if (statesTiling)
     clauses += llvm::formatv(
         " tiling(#attn.tiling<block_query = {0}, block_key = {1}, "
-        "softmax = \"{2}\">)",
-        blockQuery, blockKey, softmax);
+        "product = \"{2}\", softmax = \"{3}\">)",
+        blockQuery, blockKey, product, softmax);
 
   SmallVector<std::string> outNames, outTypes;
   for (const CaseOperand &out : outs) {

@@ -44,7 +44,7 @@ struct AttentionCase {
   Layout queryLayout = Layout::bhsd, keyLayout = Layout::bhsd,
          valueLayout = Layout::bhsd, outputLayout = Layout::bhsd;
   int64_t blockQuery = 16, blockKey = 16;
-  std::string softmax = "exact";
+  std::string softmax = "exact", product = "fma";
   bool isTensor = false, wantsLse = true, statesTiling = true;
 
   /// Clauses that name no operand: causal, window, scale, softcap, ...

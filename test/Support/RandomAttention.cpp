@@ -17,7 +17,8 @@ CaseRange CaseRange::small() {
   range.lengths = lengths;
   range.depths = depths;
   range.ratios = ratios;
-  range.hasEverySoftmax = true;
+  static constexpr const char *softmaxes[] = {"exact", "conditional", "stale"};
+  range.softmaxes = softmaxes;
   return range;
 }
 
@@ -97,8 +98,8 @@ void CaseGenerator::drawSizes(AttentionCase &c) {
   c.blockQuery = pick(blocks);
   c.blockKey = pick(blocks);
   c.statesTiling = chance(range.statedTilings);
-  if (range.hasEverySoftmax)
-    c.softmax = std::array{"exact", "conditional", "stale"}[between(0, 2)];
+  if (!range.softmaxes.empty())
+    c.softmax = range.softmaxes[between(0, range.softmaxes.size() - 1)];
   const char *elements[] = {"f32", "f32", "f32", "bf16", "f16", "f64"};
   c.element = elements[between(0, 5)];
   c.outputElement = c.element;

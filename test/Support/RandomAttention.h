@@ -26,8 +26,8 @@ struct CaseRange {
   /// Masks that are not known from positions: segments, mask, mask_mod.
   bool hasElementMasks = true;
   bool hasNoKeys = true;
-  /// Softmax kinds other than the exact one, which a CPU kernel has not.
-  bool hasEverySoftmax = false;
+  /// Kinds of softmax that stated tilings name.
+  llvm::ArrayRef<const char *> softmaxes = {};
 
   /// Small: for the interpreter.
   static CaseRange small();

@@ -61,7 +61,7 @@ public:
   /// From here on `value` of the tiled form is what this thread holds of it.
   void bind(mlir::Value value, Fragment fragment);
   void bind(mlir::Value value, RowPair rows);
-  void forget(mlir::Value value) { slicer.forget(value); }
+  void unbind(mlir::Value value) { slicer.unbind(value); }
 
   /// This thread's part of a tile of `columns` columns.
   mlir::FailureOr<Fragment> tile(mlir::Value value, int64_t columns);

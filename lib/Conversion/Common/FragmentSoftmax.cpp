@@ -50,7 +50,7 @@ FragmentSoftmax::finishScores(Fragment raw,
   if (!make(plain))
     return failure();
   layout.bind(plain, *result);
-  llvm::scope_exit forget([&]() { layout.forget(plain); });
+  llvm::scope_exit unbind([&]() { layout.unbind(plain); });
   SmallVector<Value> unmasked = result->elements;
   bool valid = true;
   SmallVector<Value> elements =

@@ -50,8 +50,8 @@ public:
   void bind(mlir::Value value, Source source) {
     sources[value] = std::move(source);
   }
-  /// Pieces of `value` are computed again.
-  void forget(mlir::Value value) { sources.erase(value); }
+  /// From here on pieces of `value` are computed again.
+  void unbind(mlir::Value value) { sources.erase(value); }
 
   /// `width` consecutive elements of row `piece.row` of a tile.
   mlir::FailureOr<mlir::Value> tile(mlir::Value value, const Piece &piece);

@@ -109,7 +109,6 @@ Scratch Scratch::allocate(Emitter &e, const CpuKernel &kernel) {
   // Row vectors are read by whole registers.
   int64_t paddedRows = roundUp(kernel.rows, kernel.width);
   Scratch scratch;
-  scratch.scores = tile({kernel.rows, kernel.keys});
   scratch.output =
       tile({kernel.rows, std::max<int64_t>(kernel.valueColumns, 1)});
   scratch.laneMax = tile({kernel.rows, kernel.width});
@@ -118,6 +117,8 @@ Scratch Scratch::allocate(Emitter &e, const CpuKernel &kernel) {
   scratch.nextMax = tile({paddedRows});
   scratch.correction = tile({paddedRows});
   scratch.rowSum = tile({paddedRows});
+  if (kernel.form.isStale())
+    scratch.blockSum = tile({kernel.rows, kernel.width});
   if (kernel.needsExactSum()) {
     scratch.exactSum = tile({kernel.rows, kernel.width});
     scratch.rowExactSum = tile({paddedRows});

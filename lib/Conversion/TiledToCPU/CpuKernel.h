@@ -7,9 +7,13 @@
 //   VectorProduct.cpp tile products by vector instructions, whose lanes are
 //   FmaProduct.cpp     multiply-adds
 //   DotProduct.cpp     or dot products of pairs
-//   AmxProduct.cpp   tile products by AMX tile registers
+//   VectorPacking.cpp  their operands
+//   AmxProduct.cpp   tile products by AMX
+//   AmxPacking.cpp     their operands
+//   AmxTiles.cpp       the tile registers
 //   TaskScalars.cpp  bounds, views and conditions of tasks and key blocks
 //   SoftmaxRows.cpp  the online softmax over the rows of a score tile
+//   StaleSoftmax.cpp the same by a reference that stays behind
 //   Exp2Approximation.cpp  exp2 by a polynomial
 //
 //===----------------------------------------------------------------------===//
@@ -115,8 +119,10 @@ struct CpuKernel {
   bool roundsProbabilities() const {
     return form.tiling.product == "amx" || form.tiling.product == "dot";
   }
+  /// Whether the row sum is that of the rounded P.
+  bool sumsRounded() const { return roundsProbabilities() && !form.isStale(); }
   /// Whether the lse needs a row sum of its own.
-  bool needsExactSum() const { return roundsProbabilities() && form.lse; }
+  bool needsExactSum() const { return sumsRounded() && form.lse; }
   int64_t panels() const { return keys / registerColumns; }
   /// Rows of an output register tile of `vectors` columns of vectors.
   int64_t outputRows(int64_t vectors) const;
@@ -128,11 +134,11 @@ struct CpuKernel {
 
 /// The scratch of one thread, in its stack frame.
 struct Scratch {
-  mlir::Value scores;      // rows x keys: scores; by fma also probabilities
   mlir::Value output;      // rows x valueColumns: the accumulator
   mlir::Value laneMax;     // rows x width: running maximum of a block, per lane
   mlir::Value laneSum;     // rows x width: row sum, per lane
   mlir::Value exactSum;    // rows x width: the same of unrounded P, for the lse
+  mlir::Value blockSum;    // rows x width: what a block adds to laneSum (stale)
   mlir::Value rowMax;      // rows: the running maximum m
   mlir::Value nextMax;     // rows: the maximum m' with the current block
   mlir::Value correction;  // rows: alpha = exp2((m - m') c)
@@ -145,8 +151,9 @@ struct Scratch {
 
 /// One key block of one task.
 struct KeyBlock {
-  mlir::Value head;  // batch x Hkv + key/value head
-  mlir::Value start; // first key, relative to the key view
+  mlir::Value head;    // batch x Hkv + key/value head
+  mlir::Value start;   // first key, relative to the key view
+  mlir::Value isFirst; // i1: the first of the sweep
   /// Keys that a row group reaches, at most the block's (causal).
   std::function<mlir::Value(mlir::Value row)> limit;
 
@@ -156,6 +163,13 @@ struct KeyBlock {
     int64_t step = kernel.probabilityStep();
     return e.mul(e.ceilDiv(limit(row), step), step);
   }
+};
+
+/// Rows of a task that a softmax update works on. Scores and probabilities of
+/// row `first` are at row 0 of their scratch.
+struct Rows {
+  mlir::Value first;
+  int64_t count;
 };
 
 /// Emission state of one task.
@@ -188,15 +202,17 @@ public:
                     mlir::Value block) = 0;
   /// Fills the query tile.
   virtual void loadQuery(Task &task) = 0;
-  /// scores = Q K^T, modified and masked by `finishScores`.
-  virtual mlir::LogicalResult scores(Task &task, const KeyBlock &block) = 0;
-  /// Keeps a piece of a row of P for `output`; returns it as `output` will see
-  /// it, rounded to what the product multiplies.
+  /// One key block: scores, modified and masked by `finishScore`, softmax, and
+  /// output = output * correction + P V.
+  virtual mlir::LogicalResult update(Task &task, const KeyBlock &block) = 0;
+  /// A piece of a row of scores, finished; rows as their scratch counts them.
+  virtual mlir::Value loadScores(Task &task, mlir::Value row,
+                                 mlir::Value column) = 0;
+  /// Keeps a piece of a row of P; returns it as the product will see it,
+  /// rounded to what it multiplies.
   virtual mlir::Value storeProbabilities(Task &task, mlir::Value row,
                                          mlir::Value column,
                                          mlir::Value piece) = 0;
-  /// output = output * correction + P V.
-  virtual void output(Task &task, const KeyBlock &block) = 0;
 };
 
 std::unique_ptr<TileProduct> createFmaProduct(const CpuKernel &kernel);
@@ -246,9 +262,20 @@ mlir::Value hideUnseenPairs(Emitter &e, mlir::Value pairs, mlir::Value seen,
                             mlir::Value firstKey);
 /// The length of the sequence that the view of an operand is cut from.
 mlir::Value sequenceLength(Emitter &e, mlir::vector::TransferReadOp read);
-/// m, alpha, p and l of one key block (the online softmax).
+/// m, alpha, p and l of rows of one key block (the online softmax).
 mlir::LogicalResult updateSoftmax(Task &task, TileProduct &product,
-                                  const KeyBlock &block);
+                                  const KeyBlock &block, const Rows &rows);
+/// A piece of P by the reference that stays behind, from a finished score.
+mlir::FailureOr<mlir::Value> staleProbability(Task &task, mlir::Value row,
+                                              mlir::Value column,
+                                              mlir::Value score);
+/// The stale update: `keepReference` makes P by `staleProbability` and adds it
+/// up in `blockSum`; where the sums call for it, `followMaximum` does the block
+/// again.
+mlir::LogicalResult
+updateStale(Task &task, const KeyBlock &block, const Rows &rows,
+            llvm::function_ref<mlir::LogicalResult()> keepReference,
+            llvm::function_ref<mlir::LogicalResult()> followMaximum);
 /// State before the sweep, and output and lse after it.
 mlir::LogicalResult initializeState(Task &task);
 mlir::LogicalResult writeResults(Task &task);

@@ -46,7 +46,8 @@ public:
 } // namespace
 
 std::unique_ptr<TileProduct> cpu::createDotProduct(const CpuKernel &kernel) {
-  return createVectorProduct(kernel, std::make_unique<DotLanes>(kernel));
+  return std::make_unique<VectorProduct>(kernel,
+                                         std::make_unique<DotLanes>(kernel));
 }
 
 Value DotLanes::packProbabilities(Emitter &e, Value &piece) const {

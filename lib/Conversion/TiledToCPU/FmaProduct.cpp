@@ -51,7 +51,8 @@ private:
 } // namespace
 
 std::unique_ptr<TileProduct> cpu::createFmaProduct(const CpuKernel &kernel) {
-  return createVectorProduct(kernel, std::make_unique<FmaLanes>(kernel));
+  return std::make_unique<VectorProduct>(kernel,
+                                         std::make_unique<FmaLanes>(kernel));
 }
 
 Value FmaLanes::loadWidened(Emitter &e, Value view, Value row, Value column,

@@ -57,6 +57,7 @@ FailureOr<Value> cpu::finishScore(Task &task, Value row, Value column,
   Emitter &e = task.e;
   const CpuKernel &kernel = task.kernel;
   TiledForm &form = kernel.form;
+  task.slicer.unbind(form.rowMax->getOperand(0));
   if (form.scores)
     task.slicer.bind(form.scores->getResult(0),
                      [raw](const Piece &) { return raw; });
@@ -77,12 +78,13 @@ FailureOr<Value> cpu::finishScore(Task &task, Value row, Value column,
   return Value(arith::SelectOp::create(e.b, e.loc, isReal, *score, hidden));
 }
 
-/// m' of every row of the tile.
-static void reduceRowMaxima(Task &task) {
+/// m' of every row.
+static void reduceRowMaxima(Task &task, const Rows &rows) {
   Emitter &e = task.e;
   const Scratch &s = task.scratch;
-  e.loop(e.index(0), e.index(task.kernel.rows), 1, [&](Value row) {
-    Value lanes = e.load(task.kernel.vector, s.laneMax, {row, e.index(0)});
+  e.loop(e.index(0), e.index(rows.count), 1, [&](Value r) {
+    Value lanes = e.load(task.kernel.vector, s.laneMax, {r, e.index(0)});
+    Value row = e.add(rows.first, r);
     Value old = memref::LoadOp::create(e.b, e.loc, s.rowMax, row);
     // No lane holds a NaN, see maxLanes: a tree, not a chain of comparisons.
     Value reduced =
@@ -93,8 +95,15 @@ static void reduceRowMaxima(Task &task) {
   });
 }
 
+/// P by the maximum of the block: stale, that of the branch that follows it.
+static Value probabilitiesByMaximum(TiledForm &form) {
+  if (form.isStale())
+    return form.rescale.thenYield().getOperand(1);
+  return form.probabilities->getResult(0);
+}
+
 LogicalResult cpu::updateSoftmax(Task &task, TileProduct &product,
-                                 const KeyBlock &block) {
+                                 const KeyBlock &block, const Rows &rows) {
   Emitter &e = task.e;
   const CpuKernel &kernel = task.kernel;
   TiledForm &form = kernel.form;
@@ -102,7 +111,7 @@ LogicalResult cpu::updateSoftmax(Task &task, TileProduct &product,
   TileSlicer &slicer = task.slicer;
   bool valid = true;
 
-  reduceRowMaxima(task);
+  reduceRowMaxima(task, rows);
 
   // alpha, one register of rows at a time.
   auto lanesOf = [&](Value memref) {
@@ -114,8 +123,9 @@ LogicalResult cpu::updateSoftmax(Task &task, TileProduct &product,
   slicer.bind(form.rowMax->getResult(0), lanesOf(s.nextMax));
   slicer.bind(carriedMax, lanesOf(s.rowMax));
   scf::ForOp::create(
-      e.b, e.loc, e.index(0), e.index(kernel.rows), e.index(kernel.width),
-      ValueRange(), [&](OpBuilder &, Location, Value row, ValueRange) {
+      e.b, e.loc, rows.first, e.add(rows.first, rows.count),
+      e.index(kernel.width), ValueRange(),
+      [&](OpBuilder &, Location, Value row, ValueRange) {
         FailureOr<Value> alpha = slicer.lanes(form.correction->getResult(0),
                                               {Value(), row, kernel.width});
         valid &= succeeded(alpha);
@@ -130,30 +140,34 @@ LogicalResult cpu::updateSoftmax(Task &task, TileProduct &product,
     return memref::LoadOp::create(e.b, e.loc, s.nextMax, piece.row);
   });
   slicer.bind(form.rowMax->getOperand(0), [&](const Piece &piece) {
-    return e.load(kernel.vector, s.scores, {piece.row, piece.column});
+    return product.loadScores(task, e.sub(piece.row, rows.first), piece.column);
   });
   // The row sum is that of P as the product multiplies it: rounded alike above
   // and below the fraction bar, the roundings of equal probabilities cancel.
+  // Not so where the softmax is stale: there the sums are made before P is.
   SmallVector<Value> places = {s.laneSum};
   if (kernel.needsExactSum())
     places.push_back(s.exactSum);
   SmallVector<Value> zeros(places.size(), e.constant(kernel.vector, 0.0));
-  e.loop(e.index(0), e.index(kernel.rows), 1, [&](Value row) {
-    SmallVector<Value> sums = e.loop(
-        e.index(0), block.probabilityLimit(e, kernel, row), kernel.width, zeros,
-        [&](Value column, ValueRange carried) {
-          FailureOr<Value> p = slicer.tile(form.probabilities->getResult(0),
-                                           {row, column, kernel.width});
-          SmallVector<Value> next(carried);
-          valid &= succeeded(p);
-          if (failed(p))
-            return next;
-          Value rounded = product.storeProbabilities(task, row, column, *p);
-          Value terms[] = {rounded, *p};
-          for (auto [sum, term] : llvm::zip(next, terms))
-            sum = arith::AddFOp::create(e.b, e.loc, sum, term);
-          return next;
-        });
+  Value probabilities = probabilitiesByMaximum(form);
+  e.loop(e.index(0), e.index(rows.count), 1, [&](Value r) {
+    Value row = e.add(rows.first, r);
+    SmallVector<Value> sums =
+        e.loop(e.index(0), block.probabilityLimit(e, kernel, row), kernel.width,
+               zeros, [&](Value column, ValueRange carried) {
+                 FailureOr<Value> p =
+                     slicer.tile(probabilities, {row, column, kernel.width});
+                 SmallVector<Value> next(carried);
+                 valid &= succeeded(p);
+                 if (failed(p))
+                   return next;
+                 Value rounded =
+                     product.storeProbabilities(task, r, column, *p);
+                 Value terms[] = {kernel.sumsRounded() ? rounded : *p, *p};
+                 for (auto [sum, term] : llvm::zip(next, terms))
+                   sum = arith::AddFOp::create(e.b, e.loc, sum, term);
+                 return next;
+               });
     Value alpha = e.splat(
         kernel.vector, memref::LoadOp::create(e.b, e.loc, s.correction, row));
     for (auto [place, sum] : llvm::zip(places, sums)) {

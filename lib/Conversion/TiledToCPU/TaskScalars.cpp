@@ -144,7 +144,8 @@ static FailureOr<Value> scalarFromVector(Task &task, Operation &op) {
     return task.slicer.rowElement(extract.getSource(), {position, Value(), 1});
   }
   auto reduction = dyn_cast<vector::MultiDimReductionOp>(op);
-  if (!reduction || isa<VectorType>(reduction.getType()))
+  if (!reduction || isa<VectorType>(reduction.getType()) ||
+      reduction == form.vote)
     return Value();
   if (reduction.getSource() != form.seenKeys)
     return reduceLanes(task, reduction);

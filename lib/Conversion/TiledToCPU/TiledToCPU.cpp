@@ -17,13 +17,17 @@
 //               acc = acc alpha + P V by register tiles
 //             output = acc / l; lse
 //
+// The products order the work of a key block as suits them, and a stale softmax
+// leaves out the maxima: see VectorProduct.cpp, AmxProduct.cpp and
+// StaleSoftmax.cpp.
+//
 // Threads: one OpenMP parallel region with two dynamically scheduled loops.
 // Tasks are numbered with the query block outermost, so that under a causal
 // mask the long ones of every head start first.
 //
 // Precondition: tasks loops as attn-tile makes them, roles included, with an
-// exact softmax. Limits: none on sizes; the head dimensions are static by the
-// tiled form.
+// exact or stale softmax. Limits: none on sizes; the head dimensions are static
+// by the tiled form.
 //
 //===----------------------------------------------------------------------===//
 
@@ -165,16 +169,7 @@ LogicalResult KernelEmitter::emitKeyBlock(Task &task, const KeyBlock &block) {
     return failure();
   if (failed(cloneMaskScalars(task)))
     return failure();
-  Value none =
-      e.constant(kernel.vector, -std::numeric_limits<double>::infinity());
-  e.loop(e.index(0), e.index(kernel.rows), 1, [&](Value row) {
-    e.store(none, task.scratch.laneMax, {row, e.index(0)});
-  });
-  if (failed(product->scores(task, block)) ||
-      failed(updateSoftmax(task, *product, block)))
-    return failure();
-  product->output(task, block);
-  return success();
+  return product->update(task, block);
 }
 
 LogicalResult KernelEmitter::emitSweep(Task &task, Value head) {
@@ -194,6 +189,8 @@ LogicalResult KernelEmitter::emitSweep(Task &task, Value head) {
     KeyBlock block;
     block.head = head;
     block.start = start;
+    block.isFirst = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq,
+                                          start, lower);
     block.limit = [&, end](Value row) -> Value {
       if (!form.rightBound)
         return end;
@@ -304,13 +301,14 @@ static bool hasProduct(const TiledForm &form) {
   return true;
 }
 
-/// A CPU has the row maximum at hand: it costs less than a vote on it.
+/// A conditional softmax would save nothing: with the row maximum at hand, a
+/// correction costs less than a vote on it.
 static LogicalResult verifyMappable(TiledForm &form) {
-  if (form.tiling.softmax != "exact")
-    return form.tasks.emitOpError("expects an exact softmax to map to a CPU, "
-                                  "got \"")
+  if (form.isConditional())
+    return form.tasks.emitOpError("expects an exact or stale softmax to map to "
+                                  "a CPU, got \"")
            << form.tiling.softmax
-           << "\"; state softmax = \"exact\" in the tiling";
+           << "\"; state softmax = \"stale\" in the tiling";
   if (!hasProduct(form))
     return form.tasks.emitOpError("expects a product that '")
            << form.target.name << "' has for " << form.elementType << ", got \""

@@ -9,10 +9,10 @@
 //
 // A step of d or j is one element, or a pair where the instruction multiplies
 // pairs. The reduction is a loop, never unrolled SSA: unrolled, the operands of
-// every step are alive at once and spill. Keys are packed once per key/value
-// head as [block][panel][step][columns], so that the inner loop reads whole
-// vectors in order. Values are read in place where the instruction can, else
-// packed as [block][step][columns].
+// every step are alive at once and spill.
+//
+// With a stale softmax the register tile of scores becomes P before it is
+// stored; else the scores are stored, with the largest of every lane.
 //
 // For a few rows packing costs more than it brings. Then a score is a product
 // of two rows as they lie, lane by lane along d, and a sum across the lanes.
@@ -24,169 +24,6 @@
 using namespace mlir;
 using namespace attn;
 using namespace attn::cpu;
-
-namespace {
-
-class VectorProduct : public TileProduct {
-public:
-  VectorProduct(const CpuKernel &kernel, std::unique_ptr<LaneProduct> lanes)
-      : kernel(kernel), lanes(std::move(lanes)) {}
-
-  void allocate(Emitter &e, Value heads) override;
-  void pack(Emitter &e, IRMapping &scalars, Value head, Value block) override;
-  void loadQuery(Task &task) override;
-  void beginThread(Emitter &e) override;
-  LogicalResult scores(Task &task, const KeyBlock &block) override;
-  Value storeProbabilities(Task &task, Value row, Value column,
-                           Value piece) override;
-  void output(Task &task, const KeyBlock &block) override;
-  void deallocate(Emitter &e) override;
-  Value keyBlocks() const override {
-    return packsKeys() || packsValues() ? blocks : Value();
-  }
-
-private:
-  void packKeyPanel(Emitter &e, Value view, Value position, Value panel,
-                    Value firstKey);
-  LogicalResult keepScores(Task &task, Value row, Value column,
-                           ArrayRef<Value> raw);
-  SmallVector<Value> multiplyPanel(Task &task, const KeyBlock &block,
-                                   Value panel, Value row);
-  SmallVector<Value> multiplyInPlace(Task &task, const KeyBlock &block,
-                                     Value panel, Value row);
-  /// Keys that are multiplied side by side where they lie: enough independent
-  /// sums for one row to hide the latency of the multiply-add.
-  int64_t keysInPlace() const { return std::min<int64_t>(4, kernel.width); }
-  void multiplyKeys(Task &task, Value firstKey, Value row, Value column);
-  SmallVector<Value> loadValues(Task &task, const KeyBlock &block, Value step,
-                                Value column, int64_t vectors);
-  void multiplyOutput(Task &task, const KeyBlock &block, Value first,
-                      Value column, int64_t vectors);
-
-  bool packsKeys() const { return kernel.form.key && lanes->packsKeys(); }
-  bool packsValues() const { return kernel.form.value && lanes->packsValues(); }
-  int64_t querySteps() const { return lanes->steps(kernel.form.headDim); }
-
-  const CpuKernel &kernel;
-  std::unique_ptr<LaneProduct> lanes;
-  Value packedKeys;   // [head x block][panel][step][register columns x depth]
-  Value packedValues; // [head x block][step][value columns x depth]
-  Value blocks;       // key blocks of a head
-  Value query;        // scratch: words of the query tile
-};
-
-} // namespace
-
-std::unique_ptr<TileProduct>
-cpu::createVectorProduct(const CpuKernel &kernel,
-                         std::unique_ptr<LaneProduct> lanes) {
-  return std::make_unique<VectorProduct>(kernel, std::move(lanes));
-}
-
-static int64_t roundUp(int64_t value, int64_t step) {
-  return (value + step - 1) / step * step;
-}
-
-//===----------------------------------------------------------------------===//
-// Packing
-//===----------------------------------------------------------------------===//
-
-void VectorProduct::allocate(Emitter &e, Value heads) {
-  TiledForm &form = kernel.form;
-  vector::TransferReadOp operand = form.key ? form.key : form.value;
-  if (!operand)
-    return;
-  blocks = e.ceilDiv(sequenceLength(e, operand), form.blockKey);
-  Value positions = e.mul(heads, blocks);
-  auto allocate = [&](ArrayRef<int64_t> shape) -> Value {
-    SmallVector<int64_t> sizes = {ShapedType::kDynamic};
-    llvm::append_range(sizes, shape);
-    return memref::AllocOp::create(e.b, e.loc,
-                                   MemRefType::get(sizes, lanes->factor),
-                                   positions, e.b.getI64IntegerAttr(64));
-  };
-  // A transpose of words makes as many steps as a register has lanes.
-  int64_t steps =
-      lanes->depth == 1 ? querySteps() : roundUp(querySteps(), kernel.width);
-  if (packsKeys())
-    packedKeys = allocate(
-        {kernel.panels(), steps, kernel.registerColumns * lanes->depth});
-  if (packsValues())
-    packedValues = allocate(
-        {lanes->steps(form.blockKey), kernel.valueColumns * lanes->depth});
-}
-
-void VectorProduct::deallocate(Emitter &e) {
-  for (Value workspace : {packedKeys, packedValues})
-    if (workspace)
-      memref::DeallocOp::create(e.b, e.loc, workspace);
-}
-
-void VectorProduct::beginThread(Emitter &e) {
-  int64_t words = roundUp(std::max<int64_t>(querySteps(), 1), kernel.width);
-  query = memref::AllocaOp::create(
-      e.b, e.loc, MemRefType::get({kernel.rows, words}, kernel.type),
-      e.b.getI64IntegerAttr(64));
-}
-
-void VectorProduct::pack(Emitter &e, IRMapping &scalars, Value head,
-                         Value block) {
-  TiledForm &form = kernel.form;
-  Value position = e.add(e.mul(head, blocks), block);
-  Value firstKey = e.mul(block, form.blockKey);
-  if (packsKeys()) {
-    Value view = scalars.lookupOrDefault(Value(form.key.getBase()));
-    e.loop(e.index(0), e.index(kernel.panels()), 1, [&](Value panel) {
-      packKeyPanel(e, view, position, panel,
-                   e.add(firstKey, e.mul(panel, kernel.registerColumns)));
-    });
-  }
-  if (!packsValues())
-    return;
-  Value view = scalars.lookupOrDefault(Value(form.value.getBase()));
-  e.loop(e.index(0), e.index(lanes->steps(form.blockKey)), 1, [&](Value step) {
-    Value key = e.add(firstKey, e.mul(step, lanes->depth));
-    forEachPiece(
-        e, form.valueDim, kernel.width, [&](Value column, int64_t count) {
-          e.store(lanes->packValues(e, view, key, column, count), packedValues,
-                  {position, step, e.mul(column, lanes->depth)});
-        });
-  });
-}
-
-void VectorProduct::packKeyPanel(Emitter &e, Value view, Value position,
-                                 Value panel, Value firstKey) {
-  e.loop(e.index(0), e.index(kernel.registerColumns), kernel.width,
-         [&](Value group) {
-           lanes->packKeys(
-               e, view, e.add(firstKey, group), [&](Value step, Value factors) {
-                 e.store(factors, packedKeys,
-                         {position, panel, step, e.mul(group, lanes->depth)});
-               });
-         });
-}
-
-void VectorProduct::loadQuery(Task &task) {
-  TiledForm &form = kernel.form;
-  vector::TransferReadOp read = form.query;
-  if (!read)
-    return;
-  Emitter &e = task.e;
-  Value view = task.slicer.scalar(read.getBase());
-  Value firstRow = task.slicer.scalar(read.getIndices()[0]);
-  e.loop(e.index(0), e.index(kernel.rows), 1, [&](Value row) {
-    forEachPiece(e, form.headDim, kernel.width * lanes->depth,
-                 [&](Value column, int64_t count) {
-                   Value words = lanes->loadQuery(e, view, e.add(firstRow, row),
-                                                  column, count);
-                   e.store(words, query, {row, e.div(column, lanes->depth)});
-                 });
-  });
-}
-
-//===----------------------------------------------------------------------===//
-// Products
-//===----------------------------------------------------------------------===//
 
 /// Where the packed operands of a key block lie.
 static Value packedPosition(Task &task, Value blocks, const KeyBlock &block) {
@@ -239,7 +76,7 @@ SmallVector<Value> VectorProduct::multiplyInPlace(Task &task,
   SmallVector<Value> raw;
   for (int64_t r = 0; r < kernel.registerRows; ++r)
     for (int64_t v = 0; v < vectors; ++v)
-      raw.push_back(e.load(kernel.vector, task.scratch.scores,
+      raw.push_back(e.load(kernel.vector, scores,
                            {e.add(row, r), e.add(first, v * kernel.width)}));
   return raw;
 }
@@ -276,7 +113,7 @@ void VectorProduct::multiplyKeys(Task &task, Value firstKey, Value row,
         vector::ReductionOp::create(e.b, e.loc, vector::CombiningKind::ADD, sum,
                                     arith::FastMathFlags::reassoc);
     int64_t k = index / kernel.registerRows, r = index % kernel.registerRows;
-    memref::StoreOp::create(e.b, e.loc, score, task.scratch.scores,
+    memref::StoreOp::create(e.b, e.loc, score, scores,
                             ValueRange{e.add(row, r), e.add(column, k)});
   }
 }
@@ -286,7 +123,7 @@ Value VectorProduct::storeProbabilities(Task &task, Value row, Value column,
                                         Value piece) {
   Emitter &e = task.e;
   Value words = lanes->packProbabilities(e, piece);
-  e.store(words, task.scratch.scores, {row, e.div(column, lanes->depth)});
+  e.store(words, scores, {row, e.div(column, lanes->depth)});
   return piece;
 }
 
@@ -307,7 +144,7 @@ LogicalResult VectorProduct::keepScores(Task &task, Value row, Value column,
             finishScore(task, at, c, raw[r * vectors + v], testElements);
         if (failed(score))
           return failure();
-        e.store(*score, s.scores, {at, c});
+        e.store(*score, scores, {at, c});
         largest = e.maxLanes(largest, *score);
       }
       e.store(largest, s.laneMax, {at, e.index(0)});
@@ -316,8 +153,38 @@ LogicalResult VectorProduct::keepScores(Task &task, Value row, Value column,
   });
 }
 
+/// Makes P of the scores where they are, by the reference that there is.
+LogicalResult VectorProduct::keepProbabilities(Task &task, Value row,
+                                               Value column,
+                                               ArrayRef<Value> raw) {
+  Emitter &e = task.e;
+  const Scratch &s = task.scratch;
+  int64_t vectors = raw.size() / kernel.registerRows;
+  return branchOnEdge(task, [&](bool testElements) -> LogicalResult {
+    for (int64_t r = 0; r < kernel.registerRows; ++r) {
+      Value at = e.add(row, r);
+      Value sum = e.load(kernel.vector, s.blockSum, {at, e.index(0)});
+      for (int64_t v = 0; v < vectors; ++v) {
+        Value c = e.add(column, v * kernel.width);
+        FailureOr<Value> score =
+            finishScore(task, at, c, raw[r * vectors + v], testElements);
+        if (failed(score))
+          return failure();
+        FailureOr<Value> p = staleProbability(task, at, c, *score);
+        if (failed(p))
+          return failure();
+        storeProbabilities(task, at, c, *p);
+        sum = arith::AddFOp::create(e.b, e.loc, sum, *p);
+      }
+      e.store(sum, s.blockSum, {at, e.index(0)});
+    }
+    return success();
+  });
+}
+
 /// Panels outside, rows inside: a panel stays in L1 while all rows pass by.
-LogicalResult VectorProduct::scores(Task &task, const KeyBlock &block) {
+LogicalResult VectorProduct::multiplyScores(Task &task, const KeyBlock &block,
+                                            Keep keep) {
   Emitter &e = task.e;
   bool inPlace = kernel.form.scores && !packsKeys();
   bool valid = true;
@@ -329,7 +196,7 @@ LogicalResult VectorProduct::scores(Task &task, const KeyBlock &block) {
       SmallVector<Value> sums = inPlace
                                     ? multiplyInPlace(task, block, panel, row)
                                     : multiplyPanel(task, block, panel, row);
-      valid &= succeeded(keepScores(task, row, column, sums));
+      valid &= succeeded((this->*keep)(task, row, column, sums));
     };
     e.loop(
         e.index(0), e.index(kernel.rows), kernel.registerRows, [&](Value row) {
@@ -422,7 +289,7 @@ void VectorProduct::multiplyOutput(Task &task, const KeyBlock &block,
       SmallVector<Value> values = loadValues(task, block, key, column, vectors);
       SmallVector<Value> next;
       for (int64_t r = 0; r < step; ++r) {
-        Value p = memref::LoadOp::create(e.b, e.loc, s.scores,
+        Value p = memref::LoadOp::create(e.b, e.loc, scores,
                                          ValueRange{e.add(row, r), key});
         for (int64_t v = 0; v < vectors; ++v)
           next.push_back(
@@ -443,7 +310,7 @@ void VectorProduct::multiplyOutput(Task &task, const KeyBlock &block,
 }
 
 /// Chunks of values outside, rows inside: a chunk stays in L1 meanwhile.
-void VectorProduct::output(Task &task, const KeyBlock &block) {
+void VectorProduct::multiplyValues(Task &task, const KeyBlock &block) {
   if (!kernel.form.value)
     return;
   Emitter &e = task.e;
@@ -466,4 +333,37 @@ void VectorProduct::output(Task &task, const KeyBlock &block) {
            multiply(0, wideEnd, narrow + 1);
            multiply(wideEnd, kernel.valueColumns, narrow);
          });
+}
+
+LogicalResult VectorProduct::followMaximum(Task &task, const KeyBlock &block) {
+  Emitter &e = task.e;
+  Value none =
+      e.constant(kernel.vector, -std::numeric_limits<double>::infinity());
+  e.loop(e.index(0), e.index(kernel.rows), 1, [&](Value row) {
+    e.store(none, task.scratch.laneMax, {row, e.index(0)});
+  });
+  return success(
+      succeeded(multiplyScores(task, block, &VectorProduct::keepScores)) &&
+      succeeded(updateSoftmax(task, *this, block, {e.index(0), kernel.rows})));
+}
+
+LogicalResult VectorProduct::keepReference(Task &task, const KeyBlock &block) {
+  Emitter &e = task.e;
+  Value one = e.constant(kernel.vector, 1.0);
+  e.loop(e.index(0), e.index(kernel.rows), kernel.width,
+         [&](Value row) { e.store(one, task.scratch.correction, row); });
+  return multiplyScores(task, block, &VectorProduct::keepProbabilities);
+}
+
+LogicalResult VectorProduct::update(Task &task, const KeyBlock &block) {
+  auto follow = [&] { return followMaximum(task, block); };
+  auto keep = [&] { return keepReference(task, block); };
+  LogicalResult updated =
+      kernel.form.isStale()
+          ? updateStale(task, block, {task.e.index(0), kernel.rows}, keep,
+                        follow)
+          : follow();
+  if (succeeded(updated))
+    multiplyValues(task, block);
+  return updated;
 }

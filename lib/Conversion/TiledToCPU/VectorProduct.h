@@ -55,9 +55,85 @@ public:
   const mlir::FloatType factor;
 };
 
-std::unique_ptr<TileProduct>
-createVectorProduct(const CpuKernel &kernel,
-                    std::unique_ptr<LaneProduct> lanes);
+/// The loops. VectorPacking.cpp makes the operands, VectorProduct.cpp
+/// multiplies.
+class VectorProduct : public TileProduct {
+public:
+  VectorProduct(const CpuKernel &kernel, std::unique_ptr<LaneProduct> lanes)
+      : kernel(kernel), lanes(std::move(lanes)) {}
+
+  void allocate(Emitter &e, mlir::Value heads) override;
+  void pack(Emitter &e, mlir::IRMapping &scalars, mlir::Value head,
+            mlir::Value block) override;
+  void loadQuery(Task &task) override;
+  void beginThread(Emitter &e) override;
+  mlir::LogicalResult update(Task &task, const KeyBlock &block) override;
+  mlir::Value loadScores(Task &task, mlir::Value row,
+                         mlir::Value column) override {
+    return task.e.load(kernel.vector, scores, {row, column});
+  }
+  mlir::Value storeProbabilities(Task &task, mlir::Value row,
+                                 mlir::Value column,
+                                 mlir::Value piece) override;
+  void deallocate(Emitter &e) override;
+  mlir::Value keyBlocks() const override {
+    return packsKeys() || packsValues() ? blocks : mlir::Value();
+  }
+
+private:
+  /// What becomes of the raw scores of a row of register tiles.
+  using Keep = mlir::LogicalResult (VectorProduct::*)(
+      Task &, mlir::Value row, mlir::Value column,
+      llvm::ArrayRef<mlir::Value> raw);
+  mlir::LogicalResult multiplyScores(Task &task, const KeyBlock &block,
+                                     Keep keep);
+  mlir::LogicalResult followMaximum(Task &task, const KeyBlock &block);
+  mlir::LogicalResult keepReference(Task &task, const KeyBlock &block);
+  void multiplyValues(Task &task, const KeyBlock &block);
+  void packKeyPanel(Emitter &e, mlir::Value view, mlir::Value position,
+                    mlir::Value panel, mlir::Value firstKey);
+  mlir::LogicalResult keepScores(Task &task, mlir::Value row,
+                                 mlir::Value column,
+                                 llvm::ArrayRef<mlir::Value> raw);
+  mlir::LogicalResult keepProbabilities(Task &task, mlir::Value row,
+                                        mlir::Value column,
+                                        llvm::ArrayRef<mlir::Value> raw);
+  llvm::SmallVector<mlir::Value> multiplyPanel(Task &task,
+                                               const KeyBlock &block,
+                                               mlir::Value panel,
+                                               mlir::Value row);
+  llvm::SmallVector<mlir::Value> multiplyInPlace(Task &task,
+                                                 const KeyBlock &block,
+                                                 mlir::Value panel,
+                                                 mlir::Value row);
+  /// Keys that are multiplied side by side where they lie: enough independent
+  /// sums for one row to hide the latency of the multiply-add.
+  int64_t keysInPlace() const { return std::min<int64_t>(4, kernel.width); }
+  void multiplyKeys(Task &task, mlir::Value firstKey, mlir::Value row,
+                    mlir::Value column);
+  llvm::SmallVector<mlir::Value> loadValues(Task &task, const KeyBlock &block,
+                                            mlir::Value step,
+                                            mlir::Value column,
+                                            int64_t vectors);
+  void multiplyOutput(Task &task, const KeyBlock &block, mlir::Value first,
+                      mlir::Value column, int64_t vectors);
+
+  bool packsKeys() const { return kernel.form.key && lanes->packsKeys(); }
+  bool packsValues() const { return kernel.form.value && lanes->packsValues(); }
+  int64_t querySteps() const { return lanes->steps(kernel.form.headDim); }
+
+  const CpuKernel &kernel;
+  std::unique_ptr<LaneProduct> lanes;
+  // [head x block][panel][step][register columns x depth]
+  mlir::Value packedKeys;
+  // [head x block][step][value columns x depth]
+  mlir::Value packedValues;
+  // Key blocks of a head.
+  mlir::Value blocks;
+  // Scratch of the thread: words of the query tile; scores, then the words of P
+  // in their place.
+  mlir::Value query, scores;
+};
 
 } // namespace attn::cpu
 

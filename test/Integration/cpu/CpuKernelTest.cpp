@@ -13,6 +13,7 @@
 
 #include "attn/Runtime/Cpu/CpuKernel.h"
 #include "CaseTensors.h"
+#include "Provocation.h"
 #include "attn/Compiler/Compiler.h"
 #include "attn/Runtime/Npy.h"
 #include "attn/Target/KnownTargets.h"
@@ -48,6 +49,8 @@ CaseRange shortRange() {
   range.ratios = ratios;
   range.mostWork = 50'000'000;
   range.statedTilings = 0.1;
+  static constexpr const char *softmaxes[] = {"exact", "stale"};
+  range.softmaxes = softmaxes;
   range.hasElementMasks = range.hasNoKeys = kLowersElementMasksAndNoKeys;
   return range;
 }
@@ -90,7 +93,8 @@ protected:
 
   /// Runs one problem and says in one line what is wrong with it, or nothing.
   std::string check(const CheckedCase &checked,
-                    std::vector<HostTensor> &tensors);
+                    std::vector<HostTensor> &tensors, double slack = 1);
+  std::string checkProvoked(uint64_t seed, AttentionCase c, double slack = 1);
   std::string save(uint64_t seed, const AttentionCase &c,
                    llvm::ArrayRef<HostTensor> tensors);
   void checkMany(uint64_t seed, int64_t count, const CaseRange &range);
@@ -115,7 +119,7 @@ void CpuKernels::SetUp() {
 }
 
 std::string CpuKernels::check(const CheckedCase &checked,
-                              std::vector<HostTensor> &tensors) {
+                              std::vector<HostTensor> &tensors, double slack) {
   const AttentionCase &c = checked.problem;
   std::vector<const CaseOperand *> operands = argumentsOf(c);
   for (const CaseOperand *operand : operands) {
@@ -162,7 +166,8 @@ std::string CpuKernels::check(const CheckedCase &checked,
   for (size_t a = 0; a < firstOut; ++a)
     if (bytesOf(tensors[a]) != before[a])
       return operands[a]->name + " was changed";
-  return checked.compare(toArray(tensors[firstOut]), toArray(tensors.back()));
+  return checked.compare(toArray(tensors[firstOut]), toArray(tensors.back()),
+                         slack);
 }
 
 /// The command that repeats the problem, once its files are written.
@@ -223,6 +228,49 @@ TEST_P(CpuKernels, RandomProblems) {
 
 TEST_P(CpuKernels, LongRandomProblems) {
   checkMany(firstSeed(), problemCount(600), longRange());
+}
+
+std::string CpuKernels::checkProvoked(uint64_t seed, AttentionCase c,
+                                      double slack) {
+  std::mt19937_64 random(seed * 7919 + 1);
+  provoke(c, random);
+  std::vector<HostTensor> tensors;
+  auto checked = CheckedCase::create(std::move(c), context, random, 20'000'000);
+  if (!checked)
+    return "no oracle: " + llvm::toString(checked.takeError());
+  return check(*checked, tensors, slack);
+}
+
+/// Small key blocks, so that a stale reference is kept, and left behind, often.
+TEST_P(CpuKernels, ProvokedReferences) {
+  TargetDescription target = *lookupTarget(GetParam());
+  const char *product = target.has("amx-bf16")     ? "amx"
+                        : target.has("avx512bf16") ? "dot"
+                                                   : "fma";
+  int64_t count = problemCount(40), beyond = 0;
+  uint64_t seed = firstSeed();
+  for (int64_t n = 0; n < count && !HasFailure(); ++n, ++seed) {
+    CaseRange range = shortRange();
+    range.statedTilings = 1;
+    AttentionCase c = CaseGenerator(seed, range).next();
+    c.softmax = "stale";
+    if (c.element == "bf16" && seed % 4 != 0) {
+      c.product = product;
+      c.blockKey = seed % 2 ? 32 : 64; // whole tiles, as the planner has them
+    }
+    std::string problem = checkProvoked(seed, c);
+    if (problem.empty())
+      continue;
+    ++beyond;
+    AttentionCase exact = c;
+    exact.softmax = "exact";
+    if (checkProvoked(seed, exact).empty() &&
+        !checkProvoked(seed, c, kProvokedSlack).empty())
+      ADD_FAILURE() << problem << "\nATTN_TEST_SEED=" << seed
+                    << " --target=" << GetParam() << "\n"
+                    << c.text();
+  }
+  EXPECT_LE(beyond, mostBeyond(count));
 }
 
 /// Tables that hold what visible pairs read and no more, at both ends of a
