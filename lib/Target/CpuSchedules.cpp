@@ -177,7 +177,7 @@ void CpuLister::addCandidate(const CpuProduct &product, int64_t blockQuery,
   c.tiling.registerColumns = product.columns;
   c.tiling.pack = product.pack;
   // A stale reference saves the maxima and, where P is rounded, a sum of what
-  // it became. Measured on Emerald Rapids, AMX, D 64: 619 GFLOP/s beside 454 of
+  // it became. Measured on Emerald Rapids, AMX, D 64: 600 GFLOP/s beside 454 of
   // the exact softmax; beside multiply-adds neither is worth a vote. A single
   // block has no reference to keep.
   if (product.unit->kind != "fma" && problem.kvLength > blockKey)
