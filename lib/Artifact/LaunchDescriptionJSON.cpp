@@ -26,6 +26,22 @@ static StringRef accessName(Access access) {
   llvm_unreachable("unknown access");
 }
 
+static StringRef fieldName(ScalarDescription::Field field) {
+  switch (field) {
+  case ScalarDescription::Field::Size:
+    return "size";
+  case ScalarDescription::Field::Stride:
+    return "stride";
+  case ScalarDescription::Field::Offset:
+    return "offset";
+  }
+  llvm_unreachable("unknown field");
+}
+
+static StringRef placeName(ScalarsIn place) {
+  return place == ScalarsIn::PushConstants ? "push_constants" : "buffer";
+}
+
 //===----------------------------------------------------------------------===//
 // Writing
 //===----------------------------------------------------------------------===//
@@ -57,6 +73,21 @@ static void writeArgument(json::OStream &j, const ArgumentDescription &a) {
   });
 }
 
+static void writeVulkan(json::OStream &j, const LaunchDescription &launch) {
+  j.attribute("environment", launch.environment);
+  j.attributeArray("scalars", [&] {
+    for (const ScalarDescription &scalar : launch.scalars)
+      j.object([&] {
+        j.attribute("argument", scalar.argument);
+        j.attribute("field", fieldName(scalar.field));
+        if (scalar.field != ScalarDescription::Field::Offset)
+          j.attribute("dimension", scalar.dimension);
+      });
+  });
+  j.attribute("scalars_in", placeName(launch.scalarsIn));
+  j.attribute("subgroup_size", launch.subgroupSize);
+}
+
 std::string LaunchDescription::toJSON() const {
   std::string text;
   raw_string_ostream os(text);
@@ -84,6 +115,8 @@ std::string LaunchDescription::toJSON() const {
             j.attribute("swizzle", map.swizzle);
           });
       });
+    if (isVulkan())
+      writeVulkan(j, *this);
     j.attribute("grid", json::Array(grid));
     j.attribute("workgroup", json::Array(workgroup));
     j.attribute("shared_memory_bytes", sharedMemoryBytes);
@@ -292,6 +325,59 @@ static void readTensorMap(const json::Value &value, std::string where,
                 Twine(launch.arguments[map.argument].shape.size()));
 }
 
+static void readScalar(const json::Value &value, std::string where,
+                       const LaunchDescription &launch,
+                       ScalarDescription &scalar, std::string &problem) {
+  using Field = ScalarDescription::Field;
+  if (!value.getAsObject()) {
+    problem = where + "is no object";
+    return;
+  }
+  FieldReader reader(*value.getAsObject(), where, problem);
+  std::string name;
+  reader.number("argument", scalar.argument);
+  reader.text("field", name);
+  std::optional<Field> field = StringSwitch<std::optional<Field>>(name)
+                                   .Case("size", Field::Size)
+                                   .Case("stride", Field::Stride)
+                                   .Case("offset", Field::Offset)
+                                   .Default(std::nullopt);
+  if (field)
+    scalar.field = *field;
+  else
+    reader.fail("expected 'field' to be size, stride or offset, got '" + name +
+                "'");
+  if (scalar.field != Field::Offset)
+    reader.number("dimension", scalar.dimension);
+  reader.finish();
+  if (!problem.empty())
+    return;
+  if (scalar.argument >= int64_t(launch.arguments.size()))
+    return reader.fail("names argument " + Twine(scalar.argument) + " of " +
+                       Twine(launch.arguments.size()));
+  int64_t rank = launch.arguments[scalar.argument].shape.size();
+  if (scalar.field != Field::Offset && scalar.dimension >= rank)
+    reader.fail("names dimension " + Twine(scalar.dimension) + " of " +
+                Twine(rank));
+}
+
+static void readVulkan(FieldReader &reader, LaunchDescription &d,
+                       std::string &problem) {
+  reader.text("environment", d.environment);
+  if (const json::Array *scalars = reader.array("scalars"))
+    for (size_t i = 0; i < scalars->size() && problem.empty(); ++i)
+      readScalar((*scalars)[i], ("scalar " + Twine(i) + " ").str(), d,
+                 d.scalars.emplace_back(), problem);
+  std::string place;
+  reader.text("scalars_in", place);
+  if (place == placeName(ScalarsIn::Buffer))
+    d.scalarsIn = ScalarsIn::Buffer;
+  else if (place != placeName(ScalarsIn::PushConstants))
+    reader.fail("expected 'scalars_in' to be push_constants or buffer, got '" +
+                place + "'");
+  reader.number("subgroup_size", d.subgroupSize);
+}
+
 Expected<LaunchDescription> LaunchDescription::fromJSON(StringRef text,
                                                         StringRef source) {
   auto fail = [&](const Twine &what) {
@@ -334,6 +420,8 @@ Expected<LaunchDescription> LaunchDescription::fromJSON(StringRef text,
       for (size_t i = 0; i < maps->size() && problem.empty(); ++i)
         readTensorMap((*maps)[i], ("tensor map " + Twine(i) + " ").str(), d,
                       d.tensorMaps.emplace_back(), problem);
+  if (d.isVulkan())
+    readVulkan(reader, d, problem);
   std::vector<std::string> grid, workgroup;
   reader.texts("grid", grid, 3);
   reader.texts("workgroup", workgroup, 3);

@@ -63,24 +63,48 @@ struct TensorMapDescription {
   int64_t swizzle = 0;
 };
 
+/// A number that a Vulkan kernel is told of an argument: one of its sizes or
+/// strides, or the element that is its first. Each is an i32.
+struct ScalarDescription {
+  enum class Field { Size, Stride, Offset };
+
+  int64_t argument = 0;
+  Field field = Field::Size;
+  /// Of a size or stride.
+  int64_t dimension = 0;
+};
+
+/// How a Vulkan kernel gets its scalars, in their order from byte 0.
+enum class ScalarsIn { PushConstants, Buffer };
+
 struct LaunchDescription {
   /// Readers refuse other versions.
   static constexpr int64_t kVersion = 1;
 
-  /// What the code is: "obj", "ptx", "cubin".
+  /// What the code is: "obj", "ptx", "cubin", "spv".
   std::string format;
   /// The user's name of the kernel, and the symbol in the code.
   std::string name, entry;
-  /// Name of the target, and what the code generator was told.
+  /// Name of the target, and what the code generator was told. Features of a
+  /// Vulkan kernel are the SPIR-V capabilities that a device has to be asked
+  /// for, with commas between: "Float16,StorageBuffer16BitAccess".
   std::string target, triple, arch, features;
   /// How arguments are passed. "memref-descriptors": each is a pointer to
   /// {void *allocated, *aligned; int64 offset, sizes[rank], strides[rank]},
   /// outputs are arguments like the others, nothing is returned.
   /// "memref-parameters": the fields of those structures are the parameters of
   /// a GPU kernel, one by one, and the tensor maps follow.
+  /// "vulkan-buffers": argument i is the storage buffer at binding i of set 0,
+  /// and the scalars are push constants, or a buffer behind the arguments.
   std::string abi;
   std::vector<ArgumentDescription> arguments;
   std::vector<TensorMapDescription> tensorMaps;
+  /// Of "vulkan-buffers" alone: what SPIR-V the code is, such as "vulkan1.1",
+  /// the scalars, and the subgroup size that it relies on (0 is any).
+  std::string environment;
+  std::vector<ScalarDescription> scalars;
+  ScalarsIn scalarsIn = ScalarsIn::PushConstants;
+  int64_t subgroupSize = 0;
   /// Size expressions. Blocks of a launch and threads of a block (GPU).
   std::array<std::string, 3> grid = {"1", "1", "1"};
   std::array<std::string, 3> workgroup = {"1", "1", "1"};
@@ -93,6 +117,8 @@ struct LaunchDescription {
   /// `source` names the text in errors.
   static llvm::Expected<LaunchDescription> fromJSON(llvm::StringRef text,
                                                     llvm::StringRef source);
+
+  bool isVulkan() const { return abi == "vulkan-buffers"; }
 
   const ArgumentDescription *find(llvm::StringRef argument) const;
 

@@ -46,14 +46,30 @@ LaunchDescription sample() {
   return d;
 }
 
+LaunchDescription vulkanSample() {
+  using Field = ScalarDescription::Field;
+  LaunchDescription d = sample();
+  d.format = "spv";
+  d.features = "Float16,StorageBuffer16BitAccess";
+  d.abi = "vulkan-buffers";
+  d.tensorMaps.clear();
+  d.environment = "vulkan1.1";
+  d.scalars = {
+      {0, Field::Size, 2}, {0, Field::Stride, 1}, {2, Field::Offset, 0}};
+  d.scalarsIn = ScalarsIn::Buffer;
+  d.subgroupSize = 32;
+  return d;
+}
+
 std::string errorOf(StringRef text) {
   Expected<LaunchDescription> d = LaunchDescription::fromJSON(text, "x.json");
   return d ? "no error" : toString(d.takeError());
 }
 
 /// The sample with the first `from` replaced.
-std::string sampleWith(StringRef from, StringRef to) {
-  std::string text = sample().toJSON();
+std::string sampleWith(StringRef from, StringRef to,
+                       LaunchDescription description = sample()) {
+  std::string text = description.toJSON();
   size_t position = text.find(from.str());
   EXPECT_NE(position, std::string::npos) << from.str();
   return text.replace(position, from.size(), to.str());
@@ -72,6 +88,53 @@ TEST(LaunchDescription, SurvivesTheRoundTrip) {
   EXPECT_EQ(read->tensorMaps[0].argument, 0);
   EXPECT_EQ(read->tensorMaps[0].box, (std::vector<int64_t>{1, 1, 128, 64}));
   EXPECT_EQ(read->tensorMaps[0].swizzle, 128);
+}
+
+TEST(LaunchDescription, VulkanSurvivesTheRoundTrip) {
+  std::string text = vulkanSample().toJSON();
+  Expected<LaunchDescription> read = LaunchDescription::fromJSON(text, "x");
+  ASSERT_TRUE(bool(read)) << toString(read.takeError());
+  EXPECT_EQ(read->toJSON(), text);
+  EXPECT_EQ(read->environment, "vulkan1.1");
+  EXPECT_EQ(read->features, "Float16,StorageBuffer16BitAccess");
+  EXPECT_EQ(read->scalarsIn, ScalarsIn::Buffer);
+  EXPECT_EQ(read->subgroupSize, 32);
+  ASSERT_EQ(read->scalars.size(), 3u);
+  EXPECT_EQ(read->scalars[1].argument, 0);
+  EXPECT_EQ(read->scalars[1].field, ScalarDescription::Field::Stride);
+  EXPECT_EQ(read->scalars[1].dimension, 1);
+  EXPECT_EQ(read->scalars[2].argument, 2);
+  EXPECT_EQ(read->scalars[2].field, ScalarDescription::Field::Offset);
+}
+
+TEST(LaunchDescription, NamesWhatIsWrongForVulkan) {
+  auto errorWith = [](StringRef from, StringRef to) {
+    return errorOf(sampleWith(from, to, vulkanSample()));
+  };
+  // JSON keeps no order, so any of the four may be the first.
+  EXPECT_NE(errorWith("\"vulkan-buffers\"", "\"memref-parameters\"")
+                .find("has an unknown field"),
+            std::string::npos);
+  EXPECT_EQ(errorWith("\"environment\"", "\"environ\""),
+            "launch description 'x.json' has no 'environment', expected a "
+            "string");
+  EXPECT_EQ(errorWith("\"argument\": 2", "\"argument\": 3"),
+            "launch description 'x.json' scalar 2 names argument 3 of 3");
+  EXPECT_EQ(errorWith("\"dimension\": 1", "\"dimension\": 4"),
+            "launch description 'x.json' scalar 1 names dimension 4 of 4");
+  EXPECT_EQ(errorWith("\"stride\"", "\"pitch\""),
+            "launch description 'x.json' scalar 1 expected 'field' to be size, "
+            "stride or offset, got 'pitch'");
+  EXPECT_EQ(errorWith("\"offset\"\n", "\"offset\", \"dimension\": 0\n"),
+            "launch description 'x.json' scalar 2 has an unknown field "
+            "'dimension'");
+  EXPECT_EQ(
+      errorWith("\"scalars_in\": \"buffer\"", "\"scalars_in\": \"image\""),
+      "launch description 'x.json' expected 'scalars_in' to be "
+      "push_constants or buffer, got 'image'");
+  EXPECT_EQ(errorWith("\"subgroup_size\": 32", "\"subgroup_size\": -1"),
+            "launch description 'x.json' expected 'subgroup_size' to be a "
+            "number of 0 or more, got -1");
 }
 
 TEST(LaunchDescription, EveryTruncationIsAnError) {
