@@ -15,6 +15,7 @@ packages=(
   cmake ninja-build git g++ clang-22 lld-22
   libmlir-22-dev mlir-22-tools llvm-22-dev llvm-22-tools libomp-22-dev
   libgtest-dev clang-format-22 codespell python3 python3-numpy qemu-user
+  libvulkan-dev mesa-vulkan-drivers vulkan-validationlayers spirv-tools
 )
 say() { printf '%s\n' "$*"; }
 fail() { printf 'install-deps: %s\n' "$*" >&2; exit 1; }

@@ -1,4 +1,5 @@
 # The lit suite. Tools are found on PATH: ours first, then LLVM 22's.
+import glob
 import os
 import platform
 import shutil
@@ -59,6 +60,17 @@ def cpu_flags():
 flags = cpu_flags()
 config.available_features |= {f for f, needs in FEATURES.items() if needs <= flags}
 config.available_features.add("host-" + platform.machine())
+
+# Mesa's software device, under the validation layers, unless the environment
+# names drivers already.
+names = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES")
+drivers = {name: os.environ[name] for name in names if name in os.environ}
+for software in glob.glob("/usr/share/vulkan/icd.d/lvp_icd*.json"):
+    drivers = drivers or dict.fromkeys(names, software)
+config.environment.update(drivers)
+if drivers:
+    config.available_features.add("vulkan")
+config.environment["ATTN_VULKAN_VALIDATION"] = "1"
 
 # NVIDIA's assembler, where attn-opt looks for it.
 places = ["/usr/local/cuda/bin", None]

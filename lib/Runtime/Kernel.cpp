@@ -3,6 +3,7 @@
 #include "attn/Runtime/Kernel.h"
 #include "attn/Runtime/Cpu/CpuKernel.h"
 #include "attn/Runtime/Cuda/CudaKernel.h"
+#include "attn/Runtime/Vulkan/VulkanKernel.h"
 #include "llvm/ADT/STLExtras.h"
 #include <chrono>
 
@@ -15,8 +16,10 @@ Expected<std::unique_ptr<Kernel>> attn::loadKernel(const Artifact &artifact) {
     return loadCpuKernel(artifact);
   if (format == "ptx" || format == "cubin")
     return loadCudaKernel(artifact);
+  if (format == "spv")
+    return loadVulkanKernel(artifact);
   return createStringError("cannot run code of format '" + format +
-                           "'; expected obj, ptx or cubin");
+                           "'; expected obj, ptx, cubin or spv");
 }
 
 Error Kernel::checkArguments(ArrayRef<HostTensor> arguments) const {

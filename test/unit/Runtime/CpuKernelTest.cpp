@@ -172,9 +172,10 @@ TEST(CpuKernel, RefusesWhatCannotRun) {
   EXPECT_EQ(loadError(artifact), "cannot load kernel 'twice': Symbols not "
                                  "found: [ nothing ]");
   artifact = twice();
-  artifact.launch.format = "spv";
-  EXPECT_EQ(loadError(artifact),
-            "cannot run code of format 'spv'; expected obj, ptx or cubin");
+  artifact.launch.format = "metal";
+  EXPECT_EQ(
+      loadError(artifact),
+      "cannot run code of format 'metal'; expected obj, ptx, cubin or spv");
   artifact = twice();
   artifact.launch.abi = "registers";
   EXPECT_EQ(loadError(artifact), "kernel 'twice' has abi 'registers', expected "

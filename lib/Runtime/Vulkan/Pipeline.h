@@ -1,0 +1,39 @@
+//===- Pipeline.h - A compiled Vulkan kernel --------------------*- C++ -*-===//
+
+#ifndef ATTN_LIB_RUNTIME_VULKAN_PIPELINE_H
+#define ATTN_LIB_RUNTIME_VULKAN_PIPELINE_H
+
+#include "Device.h"
+#include "attn/Artifact/Artifact.h"
+
+namespace attn::vulkan {
+
+/// A compute pipeline and the layout of what it takes: storage buffers at
+/// binding 0 and up of set 0, and push constants.
+class Pipeline {
+public:
+  /// Compiles, or takes what an earlier process left in the cache on disk.
+  static llvm::Expected<Pipeline> create(const Device &device,
+                                         const Artifact &artifact);
+
+  VkPipeline get() const { return pipeline.get(); }
+  VkPipelineLayout layout() const { return pipelineLayout.get(); }
+  VkDescriptorSetLayout setLayout() const { return descriptors.get(); }
+
+private:
+  llvm::Error createLayout(const Device &device,
+                           const LaunchDescription &launch);
+
+  Owned<VkDescriptorSetLayout, &Functions::vkDestroyDescriptorSetLayout>
+      descriptors;
+  Owned<VkPipelineLayout, &Functions::vkDestroyPipelineLayout> pipelineLayout;
+  Owned<VkPipeline, &Functions::vkDestroyPipeline> pipeline;
+};
+
+/// Buffers that `launch` binds, and bytes that it pushes.
+uint32_t boundBuffers(const LaunchDescription &launch);
+uint32_t pushedBytes(const LaunchDescription &launch);
+
+} // namespace attn::vulkan
+
+#endif // ATTN_LIB_RUNTIME_VULKAN_PIPELINE_H
