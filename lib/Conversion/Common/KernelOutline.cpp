@@ -82,10 +82,11 @@ FailureOr<KernelOutline> attn::outlineKernel(scf::ForallOp tasks,
   outline.module->setAttr(kTargetAttrName, tasks->getAttr(kTargetAttrName));
   b.setInsertionPointToStart(outline.module.getBody());
 
-  auto pointer = LLVM::LLVMPointerType::get(b.getContext());
   SmallVector<Type> types(function.getArgumentTypes());
   unsigned firstMap = types.size();
-  types.append(launch.tensorMaps.size(), pointer);
+  if (!launch.tensorMaps.empty())
+    types.append(launch.tensorMaps.size(),
+                 LLVM::LLVMPointerType::get(b.getContext()));
   outline.kernel = gpu::GPUFuncOp::create(
       b, loc, function.getName(), b.getFunctionType(types, TypeRange()));
   outline.kernel->setAttr(gpu::GPUDialect::getKernelFuncAttrName(),

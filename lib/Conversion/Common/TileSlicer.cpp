@@ -25,7 +25,9 @@ FailureOr<Value> TileSlicer::lanes(Value value, const Piece &piece) {
 
 Type TileSlicer::pieceType(Type type, const Piece &piece, Shape shape) {
   Type element = getElementTypeOrSelf(type);
-  return shape == Shape::Row ? element : VectorType::get(piece.width, element);
+  return shape == Shape::Row || piece.width == 0
+             ? element
+             : VectorType::get(piece.width, element);
 }
 
 FailureOr<Value> TileSlicer::slice(Value value, const Piece &piece,
@@ -68,6 +70,8 @@ FailureOr<Value> TileSlicer::sliceOp(Operation *op, Value value,
   if (isa<vector::StepOp>(op)) {
     if (shape == Shape::Row)
       return piece.row;
+    if (piece.width == 0)
+      return piece.column;
     auto type = VectorType::get(piece.width, b.getIndexType());
     Value step = vector::StepOp::create(b, loc, type);
     Value origin = vector::BroadcastOp::create(b, loc, type, piece.column);
@@ -81,8 +85,8 @@ FailureOr<Value> TileSlicer::sliceOp(Operation *op, Value value,
       return slice(cast.getSource(), piece, Shape::Lanes);
     // A tile of one column.
     FailureOr<Value> element = slice(cast.getSource(), piece, Shape::Row);
-    if (failed(element))
-      return failure();
+    if (failed(element) || piece.width == 0)
+      return element;
     return Value(vector::BroadcastOp::create(
         b, loc, pieceType(value.getType(), piece, shape), *element));
   }
@@ -137,7 +141,7 @@ FailureOr<Value> TileSlicer::sliceBroadcast(Operation *op, const Piece &piece,
   } else {
     element = scalar(source);
   }
-  if (shape == Shape::Row)
+  if (shape == Shape::Row || piece.width == 0)
     return element;
   Type type = pieceType(op->getResult(0).getType(), piece, shape);
   return Value(vector::BroadcastOp::create(b, loc, type, element));
@@ -280,7 +284,7 @@ FailureOr<Value> TileSlicer::sliceRead(Operation *op, const Piece &piece,
   Value padding = scalar(read.getPadding());
 
   unsigned rank = read.getVectorType().getRank();
-  bool lanesVary = false;
+  bool lanesVary = false, lanesInBounds = false;
   unsigned lanesDim = 0;
   for (unsigned d = 0; d < rank; ++d) {
     auto dim = dyn_cast<AffineDimExpr>(map.getResult(d));
@@ -297,17 +301,22 @@ FailureOr<Value> TileSlicer::sliceRead(Operation *op, const Piece &piece,
       index = arith::MinSIOp::create(b, loc, index, last);
     } else {
       lanesVary = true;
+      lanesInBounds = read.isDimInBounds(d);
       lanesDim = dim.getPosition();
     }
   }
   Type element = read.getVectorType().getElementType();
   if (!lanesVary) {
     Value loaded = memref::LoadOp::create(b, loc, base, indices);
-    if (shape == Shape::Row)
+    if (shape == Shape::Row || piece.width == 0)
       return loaded;
     return Value(vector::BroadcastOp::create(
         b, loc, VectorType::get(piece.width, element), loaded));
   }
+  if (piece.width == 0)
+    return lanesInBounds
+               ? memref::LoadOp::create(b, loc, base, indices).getResult()
+               : loadPadded(base, indices, lanesDim, padding);
   auto memrefRank = cast<MemRefType>(base.getType()).getRank();
   AffineMap lanesMap =
       AffineMap::get(memrefRank, 0, b.getAffineDimExpr(lanesDim));
@@ -316,6 +325,20 @@ FailureOr<Value> TileSlicer::sliceRead(Operation *op, const Piece &piece,
   return Value(vector::TransferReadOp::create(
       b, loc, VectorType::get(piece.width, element), base, indices, padding,
       lanesMap, ArrayRef<bool>{false}));
+}
+
+/// Past the end the last element is read and not used: without a branch.
+Value TileSlicer::loadPadded(Value base, SmallVector<Value> indices,
+                             unsigned dimension, Value padding) {
+  Value size = memref::DimOp::create(b, loc, base, dimension);
+  Value one = arith::ConstantIndexOp::create(b, loc, 1);
+  Value last = arith::SubIOp::create(b, loc, size, one);
+  Value &index = indices[dimension];
+  Value isReal =
+      arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, index, size);
+  index = arith::MinSIOp::create(b, loc, index, last);
+  Value loaded = memref::LoadOp::create(b, loc, base, indices);
+  return arith::SelectOp::create(b, loc, isReal, loaded, padding);
 }
 
 /// A vector load of i1 would read packed bits, and memory holds one a byte:
@@ -346,7 +369,7 @@ FailureOr<Value> TileSlicer::sliceGather(Operation *op, const Piece &piece,
   for (Value offset : gather.getOffsets())
     offsets.push_back(scalar(offset));
   Value base = scalar(gather.getBase());
-  if (shape == Shape::Row) {
+  if (shape == Shape::Row || piece.width == 0) {
     Value position = *index;
     if (!position.getType().isIndex())
       position = arith::IndexCastOp::create(b, loc, b.getIndexType(), position);

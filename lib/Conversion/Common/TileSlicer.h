@@ -26,6 +26,9 @@ namespace attn {
 /// - of a tile `vector<R x C>`: `width` elements of one row;
 /// - of a column vector `vector<R x 1>`: its element at that row, a scalar;
 /// - of a flat vector along `axis`: `width` elements, or one scalar.
+///
+/// A piece of width 0 is a single element, as a scalar: a thread of a GPU works
+/// on those.
 class TileSlicer {
 public:
   /// Where a piece lies. `row` and `column` are index values. A thread with
@@ -98,6 +101,9 @@ private:
                                            const Piece &piece, Shape shape);
   mlir::FailureOr<mlir::Value> sliceBroadcast(mlir::Operation *op,
                                               const Piece &piece, Shape shape);
+  mlir::Value loadPadded(mlir::Value base,
+                         llvm::SmallVector<mlir::Value> indices,
+                         unsigned dimension, mlir::Value padding);
   mlir::Value loadBooleans(mlir::Value base,
                            llvm::ArrayRef<mlir::Value> indices,
                            mlir::AffineMap lanesMap, int64_t width);

@@ -31,12 +31,12 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "DoubleMath.h"
+#include "../Common/DoubleMath.h"
+#include "../Common/MathExpansion.h"
 #include "attn/Conversion/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/Math/Transforms/Passes.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
@@ -277,42 +277,6 @@ struct LowerToIntrinsics : public RewritePattern {
   }
 };
 
-/// Questions about a float as comparisons, |x| of an integer as a maximum.
-struct LowerToComparisons : public RewritePattern {
-  explicit LowerToComparisons(MLIRContext *context)
-      : RewritePattern(MatchAnyOpTypeTag(), /*benefit=*/2, context) {}
-  LogicalResult matchAndRewrite(Operation *op,
-                                PatternRewriter &rewriter) const override {
-    if (!isa<math::AbsIOp, math::IsFiniteOp, math::IsInfOp, math::IsNaNOp>(op))
-      return failure();
-    Location loc = op->getLoc();
-    Value x = op->getOperand(0);
-    if (isa<math::AbsIOp>(op)) {
-      Value zero = arith::ConstantOp::create(rewriter, loc,
-                                             rewriter.getZeroAttr(x.getType()));
-      Value negated = arith::SubIOp::create(rewriter, loc, zero, x);
-      rewriter.replaceOpWithNewOp<arith::MaxSIOp>(op, x, negated);
-      return success();
-    }
-    if (isa<math::IsNaNOp>(op)) {
-      rewriter.replaceOpWithNewOp<arith::CmpFOp>(op, arith::CmpFPredicate::UNO,
-                                                 x, x);
-      return success();
-    }
-    auto type = cast<FloatType>(getElementTypeOrSelf(x.getType()));
-    TypedAttr infinity =
-        rewriter.getFloatAttr(type, APFloat::getInf(type.getFloatSemantics()));
-    if (auto vectorType = dyn_cast<VectorType>(x.getType()))
-      infinity = DenseElementsAttr::get(vectorType, Attribute(infinity));
-    auto predicate = isa<math::IsInfOp>(op) ? arith::CmpFPredicate::OEQ
-                                            : arith::CmpFPredicate::OLT;
-    rewriter.replaceOpWithNewOp<arith::CmpFOp>(
-        op, predicate, math::AbsFOp::create(rewriter, loc, x),
-        arith::ConstantOp::create(rewriter, loc, infinity));
-    return success();
-  }
-};
-
 struct ComputeInF32 : public RewritePattern {
   explicit ComputeInF32(MLIRContext *context)
       : RewritePattern(MatchAnyOpTypeTag(), /*benefit=*/3, context) {}
@@ -354,18 +318,8 @@ struct ComputeInF32 : public RewritePattern {
 struct MathToPtx : attn::impl::MathToPtxBase<MathToPtx> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
-    patterns.add<LowerToIntrinsics, LowerToComparisons, ComputeInF32>(
-        &getContext());
-    math::populateExpansionPatterns(
-        patterns, {"acosh", "asinh", "atanh", "clampf", "cosh", "ctlz", "fpowi",
-                   "powf", "sincos", "sinh", "tan"});
-    populateMathPolynomialApproximationPatterns(patterns, [](StringRef name) {
-      return llvm::is_contained(
-          {"math.acos", "math.asin", "math.atan", "math.atan2", "math.cbrt",
-           "math.cos", "math.erf", "math.erfc", "math.expm1", "math.log",
-           "math.log1p", "math.log2", "math.sin"},
-          name);
-    });
+    patterns.add<LowerToIntrinsics, ComputeInF32>(&getContext());
+    attn::populateMathExpansion(patterns);
     SmallVector<Operation *> functions;
     getOperation()->walk([&](Operation *op) {
       if (isFunction(op))

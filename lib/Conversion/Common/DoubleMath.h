@@ -1,7 +1,7 @@
-//===- DoubleMath.h - Functions of mathematics in f64 on PTX ----*- C++ -*-===//
+//===- DoubleMath.h - Functions of mathematics in f64 -----------*- C++ -*-===//
 
-#ifndef ATTN_LIB_CONVERSION_TOPTX_DOUBLEMATH_H
-#define ATTN_LIB_CONVERSION_TOPTX_DOUBLEMATH_H
+#ifndef ATTN_LIB_CONVERSION_COMMON_DOUBLEMATH_H
+#define ATTN_LIB_CONVERSION_COMMON_DOUBLEMATH_H
 
 #include "mlir/IR/Builders.h"
 
@@ -13,4 +13,4 @@ mlir::Value buildDoubleMath(mlir::OpBuilder &b, mlir::Operation *op);
 
 } // namespace attn
 
-#endif // ATTN_LIB_CONVERSION_TOPTX_DOUBLEMATH_H
+#endif // ATTN_LIB_CONVERSION_COMMON_DOUBLEMATH_H

@@ -1,6 +1,6 @@
-//===- DoubleMath.cpp - Functions of mathematics in f64 on PTX ------------===//
+//===- DoubleMath.cpp - Functions of mathematics in f64 -------------------===//
 //
-// The chip has units for f32 alone. Two functions are made of arithmetic, the
+// A GPU has units for f32 alone. Two functions are made of arithmetic, the
 // others of those two, each to a few units in the last place:
 //
 //   2^x     2^n 2^f with n = round(x): the Taylor polynomial of e^(f ln 2),
