@@ -17,11 +17,10 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "CaseTensors.h"
+#include "CaseLaunch.h"
 #include "attn/Artifact/File.h"
 #include "attn/Compiler/Compiler.h"
 #include "attn/IR/Attn.h"
-#include "attn/Runtime/Kernel.h"
 #include "attn/Runtime/Npy.h"
 #include "attn/Target/AttentionProblem.h"
 #include "mlir/Parser/Parser.h"
@@ -113,7 +112,6 @@ protected:
   /// Says in one line what is wrong with a problem, or nothing.
   std::string check(const CheckedCase &checked, uint64_t seed,
                     const std::string &target);
-  std::string run(const CheckedCase &checked, Artifact &artifact);
   llvm::Error save(const CheckedCase &checked, Artifact &artifact,
                    const std::string &base);
   void checkMany(int64_t count, const CaseRange &range);
@@ -127,40 +125,6 @@ protected:
 };
 
 } // namespace
-
-std::string CudaKernels::run(const CheckedCase &checked, Artifact &artifact) {
-  const AttentionCase &c = checked.problem;
-  stateDistances(c, artifact);
-  std::vector<const CaseOperand *> operands = argumentsOf(c);
-  std::vector<HostTensor> tensors;
-  for (const CaseOperand *operand : operands) {
-    auto tensor = toTensor(typeOf(*operand), operand->data);
-    if (!tensor)
-      return llvm::toString(tensor.takeError());
-    tensors.push_back(std::move(*tensor));
-  }
-  auto kernel = loadKernel(artifact);
-  if (!kernel)
-    return llvm::toString(kernel.takeError());
-  size_t firstOut = operands.size() - c.outs.size();
-  std::vector<std::vector<char>> first;
-  for (int again : {0, 1}) {
-    for (HostTensor &out : llvm::MutableArrayRef(tensors).drop_front(firstOut))
-      out.poison();
-    if (llvm::Error error = (*kernel)->launch(tensors))
-      return llvm::toString(std::move(error));
-    for (size_t a = firstOut; a < tensors.size(); ++a) {
-      if (int64_t unwritten = tensors[a].countPoisoned())
-        return operands[a]->name + ": " + std::to_string(unwritten) +
-               " elements were not written";
-      if (!again)
-        first.push_back(bytesOf(tensors[a]));
-      else if (first[a - firstOut] != bytesOf(tensors[a]))
-        return operands[a]->name + " differs between runs";
-    }
-  }
-  return checked.compare(toArray(tensors[firstOut]), toArray(tensors.back()));
-}
 
 llvm::Error CudaKernels::save(const CheckedCase &checked, Artifact &artifact,
                               const std::string &base) {
@@ -233,7 +197,7 @@ std::string CudaKernels::check(const CheckedCase &checked, uint64_t seed,
     return llvm::toString(save(
         checked, *artifact, std::string(folder) + "/" + std::to_string(seed)));
   }
-  return hasDriver() ? run(checked, *artifact) : "";
+  return hasDriver() ? launchAndCompare(checked, *artifact) : "";
 }
 
 bool CudaKernels::checkOne(AttentionCase c, uint64_t seed,
