@@ -72,6 +72,9 @@ if drivers:
     config.available_features.add("vulkan")
 config.environment["ATTN_VULKAN_VALIDATION"] = "1"
 
+if shutil.which("spirv-val") and shutil.which("spirv-dis"):
+    config.available_features.add("spirv-val")
+
 # NVIDIA's assembler, where attn-opt looks for it.
 places = ["/usr/local/cuda/bin", None]
 if "CUDA_HOME" in os.environ:

@@ -14,6 +14,7 @@
 #include "Entry.h"
 #include "MappedKernel.h"
 #include "Ptxas.h"
+#include "SpirvBinary.h"
 #include "attn/IR/Attn.h"
 #include "attn/IR/TiledForm.h"
 #include "attn/Pipelines/Pipelines.h"
@@ -33,10 +34,11 @@ public:
   /// it calls.
   static llvm::Expected<Compilation>
   start(ModuleOp module, const CompileOptions &options, bool isKernel);
-  /// Goes on to `stage`, at most Llvm.
+  /// Goes on to `stage`, at most Spirv.
   llvm::Error advance(Stage stage);
   /// At a stage from Asm on.
   llvm::Expected<Artifact> code(std::optional<Stage> stage);
+  llvm::Expected<Artifact> vulkanCode(Artifact artifact);
   /// Describes the launch, too.
   llvm::Expected<Artifact> artifact(std::optional<Stage> stage);
 
@@ -50,6 +52,10 @@ private:
   llvm::Error beginAtMapped(mlir::gpu::GPUFuncOp kernel);
   llvm::Error checkMappable();
   bool isCuda() const { return target.family == "cuda"; }
+  bool isVulkan() const { return target.family == "vulkan"; }
+  bool isGpu() const { return isCuda() || isVulkan(); }
+  /// The last stage before code.
+  Stage lastStage() const { return isVulkan() ? Stage::Spirv : Stage::Llvm; }
 
   OwningOpRef<ModuleOp> module;
   CompileOptions options;
@@ -87,7 +93,7 @@ llvm::Expected<Compilation> Compilation::start(ModuleOp module,
 llvm::Error Compilation::beginAtMapped(gpu::GPUFuncOp kernel) {
   reached = Stage::Mapped;
   readTarget();
-  if (!isCuda())
+  if (!isGpu())
     return llvm::createStringError("the module holds a GPU kernel, and '" +
                                    target.name +
                                    "' is no GPU; give --target=h200");
@@ -156,10 +162,14 @@ llvm::Error Compilation::run(Stage stage) {
     addPassesToTiled(passes);
     break;
   case Stage::Mapped:
-    isCuda() ? addPassesToMappedCuda(passes) : addPassesToMappedCpu(passes);
+    isCuda()     ? addPassesToMappedCuda(passes)
+    : isVulkan() ? addPassesToMappedVulkan(passes)
+                 : addPassesToMappedCpu(passes);
     break;
   default:
-    isCuda() ? addPassesToLlvmCuda(passes) : addPassesToLlvmCpu(passes);
+    isCuda()     ? addPassesToLlvmCuda(passes)
+    : isVulkan() ? addPassesToSpirv(passes)
+                 : addPassesToLlvmCpu(passes);
     break;
   }
   // --mlir-print-ir-after-all, --mlir-timing and the like. A tool that has no
@@ -178,12 +188,7 @@ llvm::Error Compilation::checkMappable() {
     return llvm::createStringError("the ops carry different #attn.target; "
                                    "code is for one chip, so choose one "
                                    "function with --entry=NAME");
-  if (target.family != "cpu" && !isCuda())
-    return llvm::createStringError("target '" + target.name +
-                                   "' has no code generator yet; stages up "
-                                   "to tiled can be emitted, or choose a "
-                                   "cpu target");
-  if (isCuda() && !gpuProblem.empty())
+  if (isGpu() && !gpuProblem.empty())
     return llvm::createStringError(Twine(gpuProblem));
   return llvm::Error::success();
 }
@@ -214,7 +219,13 @@ llvm::Error Compilation::readKernel() {
 
 llvm::Error Compilation::advance(Stage stage) {
   while (reached < stage) {
-    Stage next = static_cast<Stage>(static_cast<unsigned>(reached) + 1);
+    Stage next = reached == Stage::Mapped
+                     ? lastStage()
+                     : static_cast<Stage>(static_cast<unsigned>(reached) + 1);
+    if (reached == Stage::Mapped && stage != next)
+      return llvm::createStringError("target '" + target.name +
+                                     "' has no stage '" + stageName(stage) +
+                                     "'; emit " + stageName(next));
     if (next == Stage::Mapped)
       if (llvm::Error error = checkMappable())
         return error;
@@ -231,27 +242,55 @@ llvm::Error Compilation::advance(Stage stage) {
         return error;
     if (next == Stage::Configured)
       readTarget();
-    if (next == Stage::Mapped && isCuda())
+    if (next == Stage::Mapped && isGpu())
       if (llvm::Error error = readKernel())
         return error;
   }
   return llvm::Error::success();
 }
 
+/// The code that a target has.
+static ArrayRef<Stage> codeStages(StringRef family) {
+  static constexpr Stage kCpu[] = {Stage::Asm, Stage::Obj};
+  static constexpr Stage kCuda[] = {Stage::Ptx, Stage::Cubin};
+  static constexpr Stage kVulkan[] = {Stage::Spv};
+  if (family == "cuda")
+    return kCuda;
+  return family == "vulkan" ? ArrayRef(kVulkan) : ArrayRef(kCpu);
+}
+
+llvm::Expected<Artifact> Compilation::vulkanCode(Artifact artifact) {
+  spirv::ModuleOp source = *module->getOps<spirv::ModuleOp>().begin();
+  artifact.launch.entry = entryName;
+  artifact.launch.features = deviceFeatures(source);
+  DiagnosticCapture diagnostics(module->getContext());
+  llvm::Expected<std::string> code = serializeSpirv(source);
+  if (!code)
+    return diagnostics.takeError(toString(code.takeError()));
+  artifact.code = std::move(*code);
+  return artifact;
+}
+
 llvm::Expected<Artifact> Compilation::code(std::optional<Stage> wanted) {
   // The target is known from there on.
   if (llvm::Error error = advance(Stage::Configured))
     return error;
-  Stage stage = wanted.value_or(isCuda() ? Stage::Ptx : Stage::Obj);
-  if (isCuda() != (stage == Stage::Ptx || stage == Stage::Cubin))
+  ArrayRef<Stage> kinds = codeStages(target.family);
+  Stage stage = wanted.value_or(isCuda()     ? Stage::Ptx
+                                : isVulkan() ? Stage::Spv
+                                             : Stage::Obj);
+  if (!llvm::is_contained(kinds, stage)) {
+    std::string words = llvm::join(llvm::map_range(kinds, stageName), " or ");
     return llvm::createStringError("target '" + target.name +
                                    "' has no code of stage '" +
-                                   stageName(stage) + "'; emit " +
-                                   (isCuda() ? "ptx or cubin" : "asm or obj"));
-  if (llvm::Error error = advance(Stage::Llvm))
+                                   stageName(stage) + "'; emit " + words);
+  }
+  if (llvm::Error error = advance(lastStage()))
     return error;
   Artifact artifact;
   artifact.launch.format = stageName(stage).str();
+  if (isVulkan())
+    return vulkanCode(std::move(artifact));
   Operation *source = *module;
   artifact.launch.entry = interfaceSymbol(entryName);
   if (isCuda()) {
@@ -284,8 +323,14 @@ llvm::Expected<Artifact> Compilation::artifact(std::optional<Stage> stage) {
   launch->format = artifact->launch.format;
   launch->entry = artifact->launch.entry;
   launch->target = target.name;
-  launch->triple = tripleOf(target).str();
   launch->arch = target.arch;
+  if (isVulkan()) {
+    launch->abi = "vulkan-buffers";
+    launch->features = artifact->launch.features;
+    artifact->launch = *launch;
+    return artifact;
+  }
+  launch->triple = tripleOf(target).str();
   launch->features = target.features;
   // A processor model has the tile registers without naming them; whoever
   // runs code that uses them has to ask for them first.
@@ -314,7 +359,7 @@ attn::lowerToStage(ModuleOp module, Stage stage,
   if (!target)
     return target.takeError();
   // On a GPU a mapped function is a kernel.
-  bool isKernel = stage >= Stage::Mapped && target->family == "cuda";
+  bool isKernel = stage >= Stage::Mapped && target->family != "cpu";
   llvm::Expected<Compilation> compilation =
       Compilation::start(module, options, isKernel);
   if (!compilation)

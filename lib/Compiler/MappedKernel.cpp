@@ -70,6 +70,27 @@ static std::string renameSizes(StringRef grid,
   return renamed;
 }
 
+/// Tasks in rows of kGridWidth, and the scalars of the kernel.
+static void addVulkanLaunch(gpu::GPUFuncOp kernel,
+                            const TargetDescription &target,
+                            LaunchDescription &launch) {
+  std::string tasks = launch.grid[0], width = llvm::itostr(kGridWidth);
+  launch.grid[0] = "min(" + tasks + ", " + width + ")";
+  launch.grid[1] = "ceildiv(" + tasks + ", " + width + ")";
+  launch.environment = target.arch;
+  SmallVector<KernelScalar> scalars =
+      getKernelScalars(kernel.getArgumentTypes());
+  launch.scalarsIn =
+      fitPushConstants(scalars) ? ScalarsIn::PushConstants : ScalarsIn::Buffer;
+  using Field = ScalarDescription::Field;
+  for (const KernelScalar &scalar : scalars) {
+    Field field = scalar.field == KernelScalar::Size     ? Field::Size
+                  : scalar.field == KernelScalar::Stride ? Field::Stride
+                                                         : Field::Offset;
+    launch.scalars.push_back({scalar.argument, field, scalar.dimension});
+  }
+}
+
 llvm::Error attn::addLaunch(gpu::GPUFuncOp kernel, LaunchDescription &launch) {
   FailureOr<Launch> mapped = getLaunch(kernel);
   if (failed(mapped))
@@ -81,6 +102,10 @@ llvm::Error attn::addLaunch(gpu::GPUFuncOp kernel, LaunchDescription &launch) {
         " arguments before its tensor maps, its function " +
         Twine(launch.arguments.size()));
   launch.grid[0] = renameSizes(mapped->grid, launch);
+  auto target =
+      kernel->getParentOp()->getAttrOfType<TargetAttr>(kTargetAttrName);
+  if (target && target.getValue().family == "vulkan")
+    addVulkanLaunch(kernel, target.getValue(), launch);
   launch.workgroup[0] = llvm::itostr(mapped->workgroup);
   launch.sharedMemoryBytes = llvm::itostr(mapped->sharedMemory);
   for (const TensorMap &map : mapped->tensorMaps) {

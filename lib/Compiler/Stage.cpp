@@ -7,8 +7,8 @@
 using namespace attn;
 
 static constexpr llvm::StringLiteral kNames[] = {
-    "input", "attn", "configured", "tiled", "mapped",
-    "llvm",  "asm",  "obj",        "ptx",   "cubin"};
+    "input", "attn", "configured", "tiled", "mapped", "llvm",
+    "spirv", "asm",  "obj",        "ptx",   "cubin",  "spv"};
 
 llvm::StringRef attn::stageName(Stage stage) {
   return kNames[static_cast<unsigned>(stage)];

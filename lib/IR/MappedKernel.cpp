@@ -3,10 +3,36 @@
 #include "attn/IR/MappedKernel.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Diagnostics.h"
 
 using namespace mlir;
 using namespace attn;
+
+SmallVector<KernelScalar> attn::getKernelScalars(TypeRange arguments) {
+  SmallVector<KernelScalar> scalars;
+  for (auto [number, argument] : llvm::enumerate(arguments)) {
+    auto type = dyn_cast<MemRefType>(argument);
+    SmallVector<int64_t> strides;
+    int64_t offset;
+    if (!type || failed(type.getStridesAndOffset(strides, offset)))
+      continue;
+    auto addOpen = [&](KernelScalar::Field field, ArrayRef<int64_t> values) {
+      for (auto [dimension, value] : llvm::enumerate(values))
+        if (ShapedType::isDynamic(value))
+          scalars.push_back({int64_t(number), field, int64_t(dimension)});
+    };
+    addOpen(KernelScalar::Size, type.getShape());
+    addOpen(KernelScalar::Stride, strides);
+    addOpen(KernelScalar::Offset, offset);
+  }
+  return scalars;
+}
+
+bool attn::fitPushConstants(ArrayRef<KernelScalar> scalars) {
+  constexpr size_t kBytes = 128;
+  return scalars.size() * sizeof(int32_t) <= kBytes;
+}
 
 void attn::setLaunch(Operation *kernel, const Launch &launch) {
   Builder b(kernel->getContext());

@@ -32,8 +32,17 @@ void attn::registerAttnPasses() {
       "attention to the LLVM and NVVM dialects for an NVIDIA GPU, by way of "
       "attn-to-tiled; the target is one of CUDA's",
       buildAttnToCudaPipeline);
+  mlir::PassPipelineRegistration<PipelineOptions>(
+      "attn-to-vulkan",
+      "attention to a SPIR-V module for a Vulkan device, by way of "
+      "attn-to-tiled; the target is one of Vulkan's",
+      buildAttnToVulkanPipeline);
   mlir::PassPipelineRegistration<>(
       "attn-mapped-to-ptx-llvm",
       "a mapped kernel for an NVIDIA GPU to the LLVM and NVVM dialects",
       addPassesToLlvmCuda);
+  mlir::PassPipelineRegistration<>(
+      "attn-mapped-to-spirv-module",
+      "a mapped kernel for a Vulkan device to a SPIR-V module",
+      addPassesToSpirv);
 }

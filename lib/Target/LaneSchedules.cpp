@@ -3,8 +3,9 @@
 // Multiply-adds of the GPU's ordinary lanes, in f32 (f64): the form for mobile
 // GPUs without cooperative matrices, and for f32 and f64 on all of them.
 // Queries stay in shared memory, keys and then values pass through one buffer,
-// and probabilities cross the threads through another. Each thread owns a small
-// tile of the scores and of the accumulator in registers.
+// and probabilities cross the threads through another, all as the accumulator's
+// type and as LaneTiles lays them out. Each thread owns a small tile of the
+// scores and of the accumulator in registers.
 //
 // A group is a subgroup; where the subgroup size must not be assumed, it is 32
 // invocations.
@@ -12,6 +13,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Schedules.h"
+#include "attn/Target/LaneTiles.h"
 #include <algorithm>
 #include <cmath>
 
@@ -41,11 +43,16 @@ struct LaneLister {
 };
 } // namespace
 
-/// The share of peak that shared memory sustains for a thread's tile of that
-/// many elements: a square tile loads 2 / sqrt(n) words a multiply-add, and a
-/// word comes with every fourth. Measured: 43 % at 4 x 4.
-static double tileEfficiency(double elements) {
-  return 0.9 * std::min(1.0, std::sqrt(std::max(elements, 1.0)) / 8);
+/// The share of peak that shared memory sustains for a thread's tile of so many
+/// rows and columns: it loads a word of each of them for every product of all
+/// with all. Measured: 43 % at 4 x 4.
+static double tileEfficiency(double rows, double columns) {
+  return 0.9 * std::min(1.0, rows * columns / (rows + columns) / 4);
+}
+
+/// What of a thread's tile is of use: the rest lies behind the tile's edge.
+static double usefulShare(double elements, double threads, double each) {
+  return each == 0 ? 1 : elements / (threads * each);
 }
 
 void LaneLister::addCandidate(int64_t threads, int64_t lanes,
@@ -55,21 +62,25 @@ void LaneLister::addCandidate(int64_t threads, int64_t lanes,
   c.tiling.blockQuery = blockQuery;
   c.tiling.blockKey = blockKey;
   c.tiling.product = unit.kind;
+  c.tiling.softmax = "conditional";
   int64_t element = problem.elementBytes(), score = problem.accumulatorBytes();
   int64_t words = score / 4;
   int64_t dim = problem.headDim, valueDim = problem.valueDim;
-  auto perThread = [&](int64_t elements) {
-    return roundUp(elements, threads) / threads;
-  };
-  int64_t scores = perThread(blockQuery * blockKey);
-  int64_t accumulator = perThread(blockQuery * valueDim);
-  c.tiles = {{"query", kShared, blockQuery * dim * element},
-             {"key or value block", kShared,
-              blockKey * std::max(dim, valueDim) * element},
-             {"probabilities", kShared, blockQuery * blockKey * score},
-             {"scores", kRegisters, scores * words * 4},
-             {"accumulator", kRegisters, accumulator * words * 4},
-             {"factors and addresses", kRegisters, kOverhead * words * 4}};
+  bool hidesKeys = problem.hasMask || problem.hasMaskMod || problem.hasSegments;
+  LaneTiles tiles(c.tiling, target, dim, valueDim, score, hidesKeys);
+  if (!tiles.isValid())
+    return;
+  c.tiles = {{"query", kShared, tiles.queryBytes},
+             {"key or value block", kShared, tiles.blockBytes},
+             {"probabilities", kShared, tiles.probabilityBytes},
+             {"row statistics", kShared, tiles.reductionBytes}};
+  if (hidesKeys)
+    c.tiles.push_back({"seen keys", kShared, tiles.seenBytes});
+  c.tiles.push_back({"scores", kRegisters, tiles.scores() * words * 4});
+  c.tiles.push_back(
+      {"accumulator", kRegisters, tiles.accumulator() * words * 4});
+  c.tiles.push_back(
+      {"factors and addresses", kRegisters, kOverhead * words * 4});
   addBudget(c, kShared, target.scratchBytes);
   int64_t registers =
       target.registersPerThread > 0 ? target.registersPerThread : 64;
@@ -85,8 +96,13 @@ void LaneLister::addCandidate(int64_t threads, int64_t lanes,
   double hidden =
       std::min(1.0, threads * std::min<int64_t>(resident, 8) / kThreadsToHide);
   double macs = std::max<int64_t>(1, dim + valueDim);
-  double efficiency = macs / (dim / tileEfficiency(scores) +
-                              valueDim / tileEfficiency(accumulator) + 1e-9);
+  double scores = tileEfficiency(tiles.rows, tiles.keys) *
+                  usefulShare(blockQuery * blockKey, threads, tiles.scores());
+  double accumulator =
+      tileEfficiency(tiles.rows, tiles.quads * LaneTiles::kQuad) *
+      usefulShare(blockQuery * valueDim, threads, tiles.accumulator());
+  double efficiency =
+      macs / (dim / scores + valueDim / std::max(accumulator, 1e-9) + 1e-9);
   ScheduleRates &rates = c.rates;
   rates.macsPerCycle = unit.macsPerCycle * std::max(efficiency * hidden, 1e-3);
   rates.scoresPerCycle = scoresPerCycle(problem, target) * hidden / words;
@@ -104,7 +120,7 @@ void LaneLister::addCandidate(int64_t threads, int64_t lanes,
 }
 
 void LaneLister::list() const {
-  int64_t lanes = target.subgroupSize > 0 ? target.subgroupSize : 32;
+  int64_t lanes = lanesOfGroup(target);
   int64_t limit =
       target.maxWorkgroupThreads > 0 ? target.maxWorkgroupThreads : 128;
   int64_t queryEnd =

@@ -45,8 +45,9 @@ static TargetDescription portable() {
 /// memory for a multiprocessor and for a workgroup alike.
 static TargetDescription cooperativeMatrix() {
   TargetDescription t = vulkan("vulkan-coopmat", "vulkan1.3");
-  t.capabilities = {"cooperative_matrix", "float16", "bfloat16",
-                    "subgroup_vote", "subgroup_reduce"};
+  t.capabilities = {
+      "cooperative_matrix", "float16",        "bfloat16", "float64", "int64",
+      "subgroup_vote",      "subgroup_reduce"};
   t.matrixUnits = {{"coopmat", "f16", 16, 16, 16, 1280},
                    {"coopmat", "bf16", 16, 16, 16, 1280},
                    {"fma", "f32", 1, 1, 1, 128},
@@ -168,8 +169,13 @@ static TargetDescription intel() {
 /// using WMMA"), 64 KiB of LDS for a workgroup of 128 for two units.
 static TargetDescription amd() {
   TargetDescription t = vulkan("amd", "vulkan1.3");
-  t.capabilities = {"cooperative_matrix", "float16", "subgroup_vote",
-                    "subgroup_reduce", "subgroup_size_control"};
+  t.capabilities = {"cooperative_matrix",
+                    "float16",
+                    "float64",
+                    "int64",
+                    "subgroup_vote",
+                    "subgroup_reduce",
+                    "subgroup_size_control"};
   t.matrixUnits = {{"coopmat", "f16", 16, 16, 16, 256},
                    {"coopmat", "bf16", 16, 16, 16, 256},
                    {"fma", "f32", 1, 1, 1, 64},

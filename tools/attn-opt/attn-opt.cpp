@@ -25,8 +25,8 @@ static cl::opt<std::string> target("target", cl::desc("Chip to compile for"),
 static cl::opt<std::string>
     emit("emit",
          cl::desc("Run the road to this stage: input, attn, "
-                  "configured, tiled, mapped, llvm, then asm or obj, or on "
-                  "an NVIDIA GPU ptx or cubin"),
+                  "configured, tiled, mapped, llvm, then asm or obj, on an "
+                  "NVIDIA GPU ptx or cubin; on a Vulkan device spirv, spv"),
          cl::value_desc("stage"), cl::cat(category));
 static cl::opt<std::string> entry("entry", cl::desc("Function to compile"),
                                   cl::value_desc("name"), cl::cat(category));

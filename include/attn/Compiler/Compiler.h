@@ -37,8 +37,8 @@ llvm::Expected<mlir::func::FuncOp> findEntry(mlir::ModuleOp module,
                                              const CompileOptions &options);
 
 /// Code for the entry, and how to launch it. `code` is one of the stages from
-/// Asm on; without it, what the runtime takes: Obj, or Ptx on an NVIDIA GPU.
-/// `module` is not changed.
+/// Asm on; without it, what the runtime takes: Obj, Ptx on an NVIDIA GPU, Spv
+/// on a Vulkan device. `module` is not changed.
 ///
 /// A module that holds a kernel of stage mapped for a GPU goes on from there.
 llvm::Expected<Artifact> compile(mlir::ModuleOp module,
@@ -50,7 +50,7 @@ llvm::Expected<Artifact> compile(mlir::ModuleOp module,
 llvm::Expected<std::string> emitStage(mlir::ModuleOp module, Stage stage,
                                       const CompileOptions &options);
 
-/// A copy of the module at `stage`, at most Llvm.
+/// A copy of the module at `stage`, at most Spirv.
 llvm::Expected<mlir::OwningOpRef<mlir::ModuleOp>>
 lowerToStage(mlir::ModuleOp module, Stage stage, const CompileOptions &options);
 

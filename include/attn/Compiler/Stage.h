@@ -9,7 +9,8 @@
 namespace attn {
 
 /// What the IR is, in the order that it goes through; a word of --emit each.
-/// Code of a CPU is Asm or Obj, of an NVIDIA GPU Ptx or Cubin.
+/// Code of a CPU is Asm or Obj, of an NVIDIA GPU Ptx or Cubin, of a Vulkan
+/// device Spv, in front of which Spirv takes the place of Llvm.
 enum class Stage {
   Input,
   Attn,
@@ -17,13 +18,15 @@ enum class Stage {
   Tiled,
   Mapped,
   Llvm,
+  Spirv,
   Asm,
   Obj,
   Ptx,
-  Cubin
+  Cubin,
+  Spv
 };
 
-inline bool isCode(Stage stage) { return stage > Stage::Llvm; }
+inline bool isCode(Stage stage) { return stage > Stage::Spirv; }
 
 llvm::StringRef stageName(Stage stage);
 /// The error names all stages.

@@ -50,6 +50,20 @@ def TiledToMMA : Pass<"attn-tiled-to-mma", "::mlir::ModuleOp"> {
   ];
 }
 
+def TiledToSPIRV : Pass<"attn-tiled-to-spirv", "::mlir::ModuleOp"> {
+  let summary = "map the tiled form to the workgroups of a Vulkan device";
+  let description = [{
+    The function around a task loop becomes a `gpu.func`: a workgroup a task, whose threads own a few
+    rows and columns each and meet in shared memory. Takes every form whose tiling has the product
+    "fma", and leaves the others alone. The attribute `attn.launch` of the kernel says how to launch
+    it.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect", "::mlir::math::MathDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"
+  ];
+}
+
 def MaskBf16AsIntegers : Pass<"attn-mask-bf16-as-integers"> {
   let summary = "masked loads and stores of bf16 vectors as 16-bit integers";
   let description = [{
@@ -68,6 +82,27 @@ def MathToPtx : Pass<"attn-math-to-ptx"> {
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
     "::mlir::vector::VectorDialect"
+  ];
+}
+
+def MathToSpirv : Pass<"attn-math-to-spirv"> {
+  let summary = "mathematical functions as arithmetic that any Vulkan device does exactly enough";
+  let description = [{
+    What Vulkan promises of the functions of GLSL.std.450 is too little for a softmax. They become
+    polynomials and other arithmetic; what is exact there stays.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
+}
+
+def MappedToSPIRV : Pass<"attn-mapped-to-spirv", "::mlir::ModuleOp"> {
+  let summary = "a mapped kernel as a module of SPIR-V";
+  let description = [{
+    Arguments become storage buffers, open sizes and strides push constants (or one more buffer),
+    workgroup memory variables; the rest is upstream's conversions. f16, bf16, i8 and i1 are taken
+    out of 32-bit words, so that a kernel needs nothing beyond Vulkan 1.1.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::spirv::SPIRVDialect", "::mlir::vector::VectorDialect"
   ];
 }
 

@@ -21,11 +21,17 @@
 #define ATTN_IR_MAPPEDKERNEL_H
 
 #include "mlir/IR/Operation.h"
+#include "mlir/IR/TypeRange.h"
 #include <string>
 
 namespace attn {
 
 constexpr llvm::StringLiteral kLaunchAttrName = "attn.launch";
+
+/// A Vulkan device promises 65,535 workgroups in a dimension. A kernel for one
+/// counts its blocks in rows of this many, task = x + y * kGridWidth, and
+/// leaves when there is no such task.
+constexpr int64_t kGridWidth = 32768;
 
 /// A CUtensorMap among the parameters of a kernel.
 constexpr int64_t kTensorMapBytes = 128;
@@ -47,6 +53,28 @@ struct Launch {
   int64_t workgroup = 0, sharedMemory = 0;
   llvm::SmallVector<TensorMap> tensorMaps;
 };
+
+/// A size, stride or offset of a memref argument that its type leaves open. A
+/// kernel for Vulkan takes them by themselves, as i32.
+struct KernelScalar {
+  enum Field { Size, Stride, Offset };
+  int64_t argument;
+  Field field;
+  /// 0 for an offset.
+  int64_t dimension;
+
+  bool operator==(const KernelScalar &o) const {
+    return argument == o.argument && field == o.field &&
+           dimension == o.dimension;
+  }
+};
+
+/// The scalars of a kernel with arguments of these memref types, in the order
+/// that it takes them: argument by argument, sizes, strides, offset.
+llvm::SmallVector<KernelScalar> getKernelScalars(mlir::TypeRange arguments);
+/// As push constants, of which a Vulkan device promises 128 bytes. Else they
+/// are a buffer behind those of the arguments.
+bool fitPushConstants(llvm::ArrayRef<KernelScalar> scalars);
 
 /// Writes attn.launch of `kernel`.
 void setLaunch(mlir::Operation *kernel, const Launch &launch);

@@ -45,6 +45,11 @@ void addPassesToLlvmCpu(mlir::OpPassManager &pm);
 void addPassesToMappedCuda(mlir::OpPassManager &pm);
 /// mapped -> llvm, on an NVIDIA GPU: LLVM and NVVM dialects in the gpu.module.
 void addPassesToLlvmCuda(mlir::OpPassManager &pm);
+/// tiled -> mapped, on a Vulkan device: a gpu.module with the kernel, as
+/// attn/IR/MappedKernel.h describes it.
+void addPassesToMappedVulkan(mlir::OpPassManager &pm);
+/// mapped -> spirv: a spirv.module that can be serialised.
+void addPassesToSpirv(mlir::OpPassManager &pm);
 
 //===----------------------------------------------------------------------===//
 // Pipelines
@@ -59,6 +64,10 @@ void buildAttnToCpuPipeline(mlir::OpPassManager &pm,
 /// attn-to-cuda: input to llvm.
 void buildAttnToCudaPipeline(mlir::OpPassManager &pm,
                              const PipelineOptions &options);
+
+/// attn-to-vulkan: input to spirv.
+void buildAttnToVulkanPipeline(mlir::OpPassManager &pm,
+                               const PipelineOptions &options);
 
 } // namespace attn
 

@@ -1,0 +1,298 @@
+//===- MappedToSPIRV.cpp - A mapped kernel as a SPIR-V module -------------===//
+//
+// The gpu.module of a kernel becomes a spirv.module that a Vulkan driver takes:
+//
+//   arguments             storage buffers, set 0, binding = their number
+//   open sizes, strides   push constants, or one more buffer (readScalars)
+//   workgroup memory      variables of the Workgroup class
+//   f16, bf16             f32 of the same value; rounded where IR rounds
+//   i64                   two words, where the target has no Int64
+//   index                 i32: a storage buffer has no more bytes
+//
+// and the rest by upstream's conversions. Nothing is fused that is not written
+// as one operation (NoContraction): the change of a softmax reference has to be
+// exactly 0 where it did not change.
+//
+// Precondition: a gpu.func with attn.launch whose memory operations name its
+// arguments directly, and whose functions attn-math-to-spirv has expanded.
+//
+//===----------------------------------------------------------------------===//
+
+#include "BufferElement.h"
+#include "KernelMemory.h"
+#include "attn/Conversion/Passes.h"
+#include "attn/IR/Attn.h"
+#include "attn/IR/MappedKernel.h"
+#include "attn/IR/TiledForm.h"
+#include "mlir/Conversion/ArithToSPIRV/ArithToSPIRV.h"
+#include "mlir/Conversion/GPUToSPIRV/GPUToSPIRV.h"
+#include "mlir/Conversion/MathToSPIRV/MathToSPIRV.h"
+#include "mlir/Conversion/SCFToSPIRV/SCFToSPIRV.h"
+#include "mlir/Conversion/UBToSPIRV/UBToSPIRV.h"
+#include "mlir/Conversion/VectorToSPIRV/VectorToSPIRV.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Transforms/Passes.h"
+#include "mlir/Dialect/Arith/Transforms/WideIntEmulationConverter.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/SCF/Transforms/Patterns.h"
+#include "mlir/Dialect/SPIRV/Transforms/SPIRVConversion.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/Dialect/Vector/Transforms/VectorRewritePatterns.h"
+#include "mlir/Transforms/WalkPatternRewriteDriver.h"
+
+namespace attn {
+#define GEN_PASS_DEF_MAPPEDTOSPIRV
+#include "attn/Conversion/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+using namespace attn;
+
+//===----------------------------------------------------------------------===//
+// Types
+//===----------------------------------------------------------------------===//
+
+static bool isHalf(Type type) { return type.isF16() || type.isBF16(); }
+
+namespace {
+struct RoundHalf : public OpConversionPattern<arith::TruncFOp> {
+  using OpConversionPattern::OpConversionPattern;
+  LogicalResult
+  matchAndRewrite(arith::TruncFOp op, OpAdaptor adaptor,
+                  ConversionPatternRewriter &rewriter) const override {
+    auto type = dyn_cast<FloatType>(op.getType());
+    Value x = adaptor.getIn();
+    if (!type || !isHalf(type) || !x.getType().isF32())
+      return rewriter.notifyMatchFailure(op, "no rounding of f32 to 16 bits");
+    Value bits = roundToHalf(rewriter, op.getLoc(), x, type);
+    rewriter.replaceOp(op, widenHalf(rewriter, op.getLoc(), bits, type));
+    return success();
+  }
+};
+
+/// The operand is held as an f32 already: an f16 that is widened, an f64 that
+/// the device does not have.
+template <typename OpTy> struct KeepFloat : public OpConversionPattern<OpTy> {
+  using OpConversionPattern<OpTy>::OpConversionPattern;
+  LogicalResult
+  matchAndRewrite(OpTy op, typename OpTy::Adaptor adaptor,
+                  ConversionPatternRewriter &rewriter) const override {
+    Value x = adaptor.getIn();
+    if (x.getType() == op.getIn().getType() || x.getType() != op.getType())
+      return rewriter.notifyMatchFailure(op, "not held as its result");
+    rewriter.replaceOp(op, x);
+    return success();
+  }
+};
+
+struct FloatConstant : public OpConversionPattern<arith::ConstantOp> {
+  using OpConversionPattern::OpConversionPattern;
+  LogicalResult
+  matchAndRewrite(arith::ConstantOp op, OpAdaptor,
+                  ConversionPatternRewriter &rewriter) const override {
+    auto value = dyn_cast<FloatAttr>(op.getValue());
+    Type held = getTypeConverter()->convertType(op.getType());
+    if (!value || !held.isF32() || op.getType().isF32())
+      return rewriter.notifyMatchFailure(op, "no constant held as an f32");
+    rewriter.replaceOpWithNewOp<spirv::ConstantOp>(
+        op, rewriter.getF32Type(),
+        rewriter.getF32FloatAttr(value.getValueAsDouble()));
+    return success();
+  }
+};
+} // namespace
+
+static spirv::TargetEnvAttr environmentOf(const TargetDescription &target,
+                                          MLIRContext *context) {
+  SmallVector<spirv::Capability> capabilities = {spirv::Capability::Shader};
+  if (target.has("float64"))
+    capabilities.push_back(spirv::Capability::Float64);
+  if (target.has("int64"))
+    capabilities.push_back(spirv::Capability::Int64);
+  // SPIR-V 1.3 is what Vulkan 1.1 takes, and every later one.
+  auto triple = spirv::VerCapExtAttr::get(
+      spirv::Version::V_1_3, capabilities,
+      {spirv::Extension::SPV_KHR_storage_buffer_storage_class}, context);
+  return spirv::TargetEnvAttr::get(triple,
+                                   spirv::getDefaultResourceLimits(context),
+                                   spirv::ClientAPI::Vulkan);
+}
+
+//===----------------------------------------------------------------------===//
+// The kernel
+//===----------------------------------------------------------------------===//
+
+/// The kernel as a function of the new module, its body unchanged.
+static spirv::FuncOp moveKernel(spirv::ModuleOp module, gpu::GPUFuncOp kernel,
+                                const Launch &launch) {
+  OpBuilder b(module.getContext());
+  b.setInsertionPointToStart(module.getBody());
+  auto function = spirv::FuncOp::create(
+      b, kernel.getLoc(), kernel.getName(),
+      b.getFunctionType(kernel.getArgumentTypes(), TypeRange()));
+  function.getBody().takeBody(kernel.getBody());
+  Operation *end = function.getBody().front().getTerminator();
+  b.setInsertionPoint(end);
+  spirv::ReturnOp::create(b, end->getLoc());
+  end->erase();
+  auto size = static_cast<int32_t>(launch.workgroup);
+  function->setAttr(
+      spirv::getEntryPointABIAttrName(),
+      spirv::getEntryPointABIAttr(module.getContext(), {size, 1, 1}));
+  return function;
+}
+
+/// Bounds of windows may stand for "far": beyond every size that 32 bits hold,
+/// one bound is as far as another.
+static void limitIndices(Operation *root) {
+  constexpr int64_t kFar = 1 << 30;
+  root->walk([&](arith::ConstantIndexOp constant) {
+    int64_t value = std::clamp(constant.value(), -kFar, kFar);
+    if (value != constant.value())
+      constant.setValueAttr(IntegerAttr::get(constant.getType(), value));
+  });
+}
+
+/// Without f64 a kernel can read numbers and round them to f32, no more.
+static LogicalResult verifyWithoutDouble(spirv::FuncOp function,
+                                         const TargetDescription &target) {
+  auto isDouble = [](Type type) { return getElementTypeOrSelf(type).isF64(); };
+  WalkResult result = function.walk([&](Operation *op) {
+    bool moves = op->getNumRegions() != 0 ||
+                 op->hasTrait<OpTrait::IsTerminator>() ||
+                 isa<memref::LoadOp, memref::DimOp, vector::LoadOp,
+                     arith::ConstantOp, arith::SelectOp>(op);
+    auto truncated = dyn_cast<arith::TruncFOp>(op);
+    if (moves || (truncated && truncated.getType().isF32()))
+      return WalkResult::advance();
+    if (llvm::none_of(op->getOperandTypes(), isDouble) &&
+        llvm::none_of(op->getResultTypes(), isDouble))
+      return WalkResult::advance();
+    op->emitOpError("computes in f64, which '")
+        << target.name << "' has not; round to f32 first";
+    return WalkResult::interrupt();
+  });
+  return failure(result.wasInterrupted());
+}
+
+static LogicalResult emulateWideIntegers(Operation *root) {
+  MLIRContext *context = root->getContext();
+  arith::WideIntEmulationConverter types(32);
+  ConversionTarget target(*context);
+  target.addDynamicallyLegalDialect<arith::ArithDialect, vector::VectorDialect>(
+      [&](Operation *op) { return types.isLegal(op); });
+  target.markUnknownOpDynamicallyLegal([](Operation *) { return true; });
+  RewritePatternSet patterns(context);
+  arith::populateArithWideIntEmulationPatterns(types, patterns);
+  scf::populateSCFStructuralTypeConversionsAndLegality(types, patterns, target);
+  return applyPartialConversion(root, target, std::move(patterns));
+}
+
+static LogicalResult convert(spirv::FuncOp function,
+                             spirv::TargetEnvAttr environment) {
+  MLIRContext *context = function.getContext();
+  SPIRVTypeConverter types(environment);
+  bool hasDouble = types.allows(spirv::Capability::Float64);
+  auto isHeldAsSingle = [hasDouble](Type type) {
+    return isHalf(type) || (type.isF64() && !hasDouble);
+  };
+  types.addConversion([=](FloatType type) -> std::optional<Type> {
+    if (isHeldAsSingle(type))
+      return Float32Type::get(type.getContext());
+    return std::nullopt;
+  });
+  types.addConversion([=](VectorType type) -> std::optional<Type> {
+    if (isHeldAsSingle(type.getElementType()) && type.getNumElements() > 1)
+      return type.clone(Float32Type::get(type.getContext()));
+    return std::nullopt;
+  });
+  RewritePatternSet patterns(context);
+  ScfToSPIRVContext loops;
+  populateSCFToSPIRVPatterns(types, loops, patterns);
+  arith::populateArithToSPIRVPatterns(types, patterns);
+  populateMathToSPIRVPatterns(types, patterns);
+  populateVectorToSPIRVPatterns(types, patterns);
+  populateGPUToSPIRVPatterns(types, patterns);
+  ub::populateUBToSPIRVConversionPatterns(types, patterns);
+  patterns.add<RoundHalf, FloatConstant, KeepFloat<arith::ExtFOp>,
+               KeepFloat<arith::TruncFOp>>(types, context, PatternBenefit(10));
+  std::unique_ptr<ConversionTarget> target =
+      SPIRVConversionTarget::get(environment);
+  target->addLegalOp<UnrealizedConversionCastOp>();
+  SmallVector<Operation *> body;
+  for (Operation &op : function.getBody().front())
+    body.push_back(&op);
+  if (failed(applyFullConversion(body, *target, std::move(patterns))))
+    return failure();
+  SmallVector<UnrealizedConversionCastOp> casts, left;
+  function.walk(
+      [&](UnrealizedConversionCastOp cast) { casts.push_back(cast); });
+  reconcileUnrealizedCasts(casts, &left);
+  if (!left.empty())
+    return left.front().emitOpError("has no counterpart in SPIR-V: ")
+           << left.front().getOperandTypes()[0] << " as "
+           << left.front().getResultTypes()[0];
+  return success();
+}
+
+static void forbidContraction(spirv::FuncOp function) {
+  function.walk([](Operation *op) {
+    if (isa<spirv::FAddOp, spirv::FSubOp, spirv::FMulOp>(op))
+      op->setAttr("no_contraction", UnitAttr::get(op->getContext()));
+  });
+}
+
+static LogicalResult convertKernel(gpu::GPUModuleOp kernels,
+                                   gpu::GPUFuncOp kernel) {
+  FailureOr<Launch> launch = getLaunch(kernel);
+  auto target = kernels->getAttrOfType<TargetAttr>(kTargetAttrName);
+  if (failed(launch))
+    return failure();
+  if (!target)
+    return kernels.emitOpError("expects attn.target, as attn-tiled-to-spirv "
+                               "leaves it");
+  for (Type type : kernel.getArgumentTypes())
+    if (!isa<MemRefType>(type))
+      return kernel.emitOpError("expects memrefs as arguments, got ") << type;
+  MLIRContext *context = kernels.getContext();
+  spirv::TargetEnvAttr environment = environmentOf(target.getValue(), context);
+  OpBuilder b(kernels);
+  auto module = spirv::ModuleOp::create(
+      b, kernels.getLoc(), spirv::AddressingModel::Logical,
+      spirv::MemoryModel::GLSL450, std::nullopt, kernels.getName());
+  module->setAttr(spirv::getTargetEnvAttrName(), environment);
+  module->setAttr(kTargetAttrName, target);
+  spirv::FuncOp function = moveKernel(module, kernel, *launch);
+  function->setAttr(kLaunchAttrName, kernel->getAttr(kLaunchAttrName));
+  limitIndices(function);
+  bool hasDouble = target.getValue().has("float64");
+  if ((!hasDouble &&
+       failed(verifyWithoutDouble(function, target.getValue()))) ||
+      failed(lowerKernelMemory(module, function, hasDouble)))
+    return failure();
+  function.getBody().front().eraseArguments(0, function.getNumArguments());
+  function.setFunctionType(b.getFunctionType({}, {}));
+  bool hasWide = target.getValue().has("int64");
+  if ((!hasWide && failed(emulateWideIntegers(function))) ||
+      failed(convert(function, environment)))
+    return failure();
+  forbidContraction(function);
+  kernels.erase();
+  return success();
+}
+
+namespace {
+struct MappedToSPIRV : attn::impl::MappedToSPIRVBase<MappedToSPIRV> {
+  void runOnOperation() override {
+    SmallVector<std::pair<gpu::GPUModuleOp, gpu::GPUFuncOp>> found;
+    for (auto kernels : getOperation().getOps<gpu::GPUModuleOp>())
+      for (auto kernel : kernels.getOps<gpu::GPUFuncOp>())
+        if (kernel->hasAttr(kLaunchAttrName))
+          found.push_back({kernels, kernel});
+    for (auto [kernels, kernel] : found)
+      if (failed(convertKernel(kernels, kernel)))
+        return signalPassFailure();
+  }
+};
+} // namespace

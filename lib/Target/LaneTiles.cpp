@@ -1,0 +1,51 @@
+//===- LaneTiles.cpp - Tiles of kernels of ordinary lanes -----------------===//
+
+#include "attn/Target/LaneTiles.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace attn;
+using llvm::divideCeil;
+
+int64_t attn::lanesOfGroup(const TargetDescription &target) {
+  return target.subgroupSize > 0 ? target.subgroupSize : 32;
+}
+
+/// A load of a quad takes as long as that many multiply-adds.
+static constexpr int64_t kLoadCost = 4;
+
+LaneTiles::LaneTiles(const Tiling &tiling, const TargetDescription &target,
+                     int64_t headDim, int64_t valueDim,
+                     int64_t accumulatorBytes, bool hidesKeys) {
+  threads = tiling.groups * lanesOfGroup(target);
+  depth = divideCeil(headDim, kQuad);
+  width = divideCeil(valueDim, kQuad);
+  // The grid of threads that multiplies in the least time.
+  int64_t least = 0;
+  for (int64_t columns = 1; columns <= threads; columns *= 2) {
+    if (threads % columns != 0 || tiling.blockQuery % (threads / columns) != 0)
+      continue;
+    int64_t r = tiling.blockQuery * columns / threads;
+    int64_t k = divideCeil(tiling.blockKey, columns);
+    int64_t q = divideCeil(width, columns);
+    int64_t cost = depth * (kQuad * r * k + kLoadCost * (r + k)) +
+                   tiling.blockKey *
+                       (kQuad * r * q + kLoadCost * (divideCeil(r, kQuad) + q));
+    if (isValid() && cost >= least)
+      continue;
+    least = cost;
+    columnThreads = columns;
+    rowThreads = threads / columns;
+    rows = r;
+    keys = k;
+    quads = q;
+  }
+  int64_t quadBytes = kQuad * accumulatorBytes;
+  pitch = depth == 0 ? 0 : depth | 1;
+  queryBytes = tiling.blockQuery * pitch * quadBytes;
+  blockBytes = tiling.blockKey * std::max(pitch, width) * quadBytes;
+  if (width != 0)
+    probabilityBytes = tiling.blockQuery * tiling.blockKey * accumulatorBytes;
+  reductionBytes = columnThreads * tiling.blockQuery * accumulatorBytes;
+  if (hidesKeys)
+    seenBytes = (rowThreads * tiling.blockKey + 1) * sizeof(int32_t);
+}

@@ -1,0 +1,104 @@
+"""Validates planned kernels for Vulkan, and reads what their modules ask of a device.
+
+    spirv_grid.py TARGET...
+
+Every combination below has to compile in less than a second, spirv-val has to take it for the
+environment that its description names, it has to take the shared memory that the planner
+counted and no more than the target has, and to need no capability beyond Shader,
+which implies Matrix.
+"""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.append(str(pathlib.Path(__file__).parent.parent / "TiledToMMA"))
+from assemble_grid import OPERANDS, REGIONS, module, run  # noqa: E402
+
+MOST_SECONDS = 5  # on a machine with other work; alone it is well below one
+
+
+def cases():
+    for element in ("f32", "f16", "bf16"):
+        for d in (64, 128):
+            for variant in ("plain", "causal"):
+                yield (element, d, d, variant)
+    for d, dv in ((1, 1), (40, 40), (59, 59), (80, 80), (96, 64), (192, 128), (64, 160)):
+        yield ("f16", d, dv, "causal")
+    for variant in ["window", "softcap", *OPERANDS, *REGIONS]:
+        yield ("f32", 64, 64, variant)
+    for layout in ("bshd", "strided"):
+        yield ("f16", 64, 64, "causal", layout)
+    yield ("bf16", 64, 64, "causal", "bhsd", 2, True)
+    yield ("bf16", 64, 64, "plain", "bhsd", 8, False, "f32")
+
+
+BYTES = {"v2float": 8, "v4float": 16, "float": 4, "uint": 4, "int": 4}
+
+
+def declared_bytes(assembly):
+    """Bytes of the variables in workgroup memory, from the text of the module."""
+    types, constants, total = {}, {}, 0
+    for line in assembly.splitlines():
+        if found := re.match(r"\s*(%\w+) = OpConstant %\w+ (\d+)", line):
+            constants[found[1]] = int(found[2])
+        elif found := re.match(r"\s*(%\w+) = OpTypeArray %(\w+) (%\w+)", line):
+            types[found[1]] = BYTES[found[2]] * constants[found[3]]
+        elif found := re.match(r"\s*(%\w+) = OpTypePointer Workgroup (%\w+)", line):
+            types[found[1]] = types.get(found[2], 0)
+        elif found := re.match(r"\s*%\w+ = OpVariable (%\w+) Workgroup", line):
+            total += types[found[1]]
+    return total
+
+
+def check(folder, target, case):
+    """What is wrong."""
+    text = module(*case)
+    explained = run(["attn-opt", "-", f"--target={target}", "--explain=json"], text)
+    if explained.returncode:
+        return explained.stderr.strip()
+    path = folder / "f.spv"
+    begin = time.monotonic()
+    done = run(["attn-opt", "-", f"--target={target}", "--emit=spv", "-o", path], text)
+    seconds = time.monotonic() - begin
+    if done.returncode:
+        return done.stderr.strip()
+    launch = json.loads(pathlib.Path(f"{path}.json").read_text())
+    valid = run(["spirv-val", "--target-env", launch["environment"], path], "")
+    if valid.returncode:
+        return valid.stdout + valid.stderr
+    if seconds > MOST_SECONDS:
+        return f"took {seconds:.1f} s to compile"
+    assembly = run(["spirv-dis", path], "").stdout
+    needed = set(re.findall(r"OpCapability (\w+)", assembly)) - {"Shader", "Matrix"}
+    if launch["features"] or needed:
+        return f"needs {needed}"
+    plan = json.loads(explained.stdout)[0]["chosen"]
+    budget = next(b for b in plan["budgets"] if b["memory"] == "shared memory")
+    given, declared = int(launch["shared_memory_bytes"]), declared_bytes(assembly)
+    if not given == declared == budget["used"] <= budget["limit"]:
+        return f"shared memory {given}, declared {declared}, counted {budget}"
+    return ""
+
+
+def main():
+    wrong = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for target in sys.argv[1:]:
+            count = 0
+            for case in cases():
+                problem = check(pathlib.Path(folder), target, case)
+                count += 1
+                if problem:
+                    wrong += 1
+                    print(f"{target} {case}: {problem}")
+            print(f"{target}: {count} kernels of lanes")
+    return wrong != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
