@@ -106,6 +106,7 @@ llvm::Error attn::addLaunch(gpu::GPUFuncOp kernel, LaunchDescription &launch) {
       kernel->getParentOp()->getAttrOfType<TargetAttr>(kTargetAttrName);
   if (target && target.getValue().family == "vulkan")
     addVulkanLaunch(kernel, target.getValue(), launch);
+  launch.subgroupSize = mapped->subgroupSize;
   launch.workgroup[0] = llvm::itostr(mapped->workgroup);
   launch.sharedMemoryBytes = llvm::itostr(mapped->sharedMemory);
   for (const TensorMap &map : mapped->tensorMaps) {

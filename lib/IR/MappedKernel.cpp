@@ -43,13 +43,15 @@ void attn::setLaunch(Operation *kernel, const Launch &launch) {
         b.getDictionaryAttr({b.getNamedAttr("argument", integer(map.argument)),
                              b.getNamedAttr("box", b.getI64ArrayAttr(map.box)),
                              b.getNamedAttr("swizzle", integer(map.swizzle))}));
-  kernel->setAttr(
-      kLaunchAttrName,
-      b.getDictionaryAttr(
-          {b.getNamedAttr("grid", b.getStringAttr(launch.grid)),
-           b.getNamedAttr("workgroup", integer(launch.workgroup)),
-           b.getNamedAttr("shared_memory", integer(launch.sharedMemory)),
-           b.getNamedAttr("tensor_maps", b.getArrayAttr(maps))}));
+  SmallVector<NamedAttribute> fields = {
+      b.getNamedAttr("grid", b.getStringAttr(launch.grid)),
+      b.getNamedAttr("workgroup", integer(launch.workgroup)),
+      b.getNamedAttr("shared_memory", integer(launch.sharedMemory)),
+      b.getNamedAttr("tensor_maps", b.getArrayAttr(maps))};
+  if (launch.subgroupSize != 0)
+    fields.push_back(
+        b.getNamedAttr("subgroup_size", integer(launch.subgroupSize)));
+  kernel->setAttr(kLaunchAttrName, b.getDictionaryAttr(fields));
 }
 
 static std::optional<int64_t> getInteger(DictionaryAttr from, StringRef name) {
@@ -95,6 +97,7 @@ FailureOr<Launch> attn::getLaunch(Operation *kernel) {
   launch.grid = grid.str();
   launch.workgroup = *workgroup;
   launch.sharedMemory = *sharedMemory;
+  launch.subgroupSize = getInteger(from, "subgroup_size").value_or(0);
   auto maps = from.getAs<ArrayAttr>("tensor_maps");
   if (!maps)
     return launch;

@@ -16,7 +16,9 @@
 
 using namespace mlir;
 
+/// Each mapping takes the tiles that were planned for its product.
 void attn::addPassesToMappedVulkan(OpPassManager &pm) {
+  pm.addPass(createTiledToCoopMatrix());
   pm.addPass(createTiledToSPIRV());
   pm.addPass(createCSEPass());
 }
@@ -25,6 +27,7 @@ void attn::addPassesToSpirv(OpPassManager &pm) {
   OpPassManager &kernels = pm.nest<gpu::GPUModuleOp>();
   // Loads and stores then name the arguments themselves.
   kernels.addPass(memref::createFoldMemRefAliasOpsPass());
+  kernels.addPass(memref::createExpandStridedMetadataPass());
   kernels.addPass(createLowerAffinePass());
   // What is computed in f16 or bf16 is computed in f32 and rounded.
   kernels.addPass(math::createMathExtendToSupportedTypes());

@@ -2,8 +2,9 @@
 //
 // Subgroups that own 16 or 32 rows each: queries, scores and accumulator in
 // registers, key and value blocks in padded rows of shared memory, prefetched
-// through registers. Large head dimensions keep the queries in shared memory,
-// and subgroups split the accumulator's columns.
+// through registers. Problems whose masks may hide keys from a whole task have
+// no schedule here, nor have devices that keep a left side in another order
+// than an accumulator.
 //
 // An NPU runs the same products on tiles that all live in a scratchpad which
 // DMA fills one block ahead.
@@ -11,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Schedules.h"
+#include "attn/Target/CoopMatrixTiles.h"
 #include <algorithm>
 
 using namespace attn;
@@ -20,10 +22,10 @@ static const char *const kShared = "shared memory";
 static const char *const kRegisters = "registers of a thread";
 static const char *const kScratchpad = "scratchpad";
 
-/// Eight elements more a row keep a subgroup's loads on different banks;
-/// unpadded rows are four times slower.
-static constexpr int64_t kRowPadding = 8;
-static constexpr int64_t kOverhead = 40;
+/// Registers for addresses, and for each element of a matrix that a thread
+/// holds its place, the reference and the sum of its row.
+static constexpr int64_t kAddresses = 24;
+static constexpr int64_t kStatistics = 2;
 
 namespace {
 struct CoopMatrixLister {
@@ -34,8 +36,7 @@ struct CoopMatrixLister {
 
   void listSubgroups() const;
   void listScratchpad() const;
-  void addSubgroups(int64_t groups, int64_t rows, int64_t split,
-                    int64_t blockKey, bool queryInShared) const;
+  void addSubgroups(int64_t groups, int64_t slabs, int64_t blockKey) const;
   void addScratchpad(int64_t blockQuery, int64_t blockKey,
                      int64_t stages) const;
   Candidate begin(int64_t blockQuery, int64_t blockKey) const;
@@ -65,39 +66,30 @@ Candidate CoopMatrixLister::begin(int64_t blockQuery, int64_t blockKey) const {
   return c;
 }
 
-void CoopMatrixLister::addSubgroups(int64_t groups, int64_t rows, int64_t split,
-                                    int64_t blockKey,
-                                    bool queryInShared) const {
-  int64_t blockQuery = groups / split * rows;
+void CoopMatrixLister::addSubgroups(int64_t groups, int64_t slabs,
+                                    int64_t blockKey) const {
+  int64_t rows = slabs * unit.m, blockQuery = groups * rows;
   if (!isUseful(blockQuery, blockKey))
     return;
   Candidate c = begin(blockQuery, blockKey);
   c.tiling.groups = groups;
-  int64_t lanes = target.subgroupSize > 0 ? target.subgroupSize : 32;
-  int64_t dim = c.rates.headDim, valueDim = c.rates.valueDim;
-  int64_t element = problem.elementBytes();
-  int64_t keyBytes = blockKey * (dim + kRowPadding) * element;
-  int64_t valueBytes = blockKey * (valueDim + kRowPadding) * element;
-  c.tiles = {{"key block", kShared, keyBytes},
-             {"value block", kShared, valueBytes}};
-  if (queryInShared)
-    c.tiles.push_back(
-        {"query", kShared, blockQuery * (dim + kRowPadding) * element});
-  else
-    c.tiles.push_back({"query", kRegisters, rows * dim * element / lanes});
-  // Subgroups that split columns hand their probabilities round.
-  if (split > 1)
-    c.tiles.push_back({"probabilities", kShared,
-                       blockQuery * (blockKey + kRowPadding) * element});
-  c.tiles.push_back({"scores", kRegisters, rows * blockKey * 4 / lanes});
-  c.tiles.push_back(
-      {"probabilities", kRegisters, rows * blockKey * element / lanes});
-  c.tiles.push_back(
-      {"accumulator", kRegisters,
-       rows * roundUp(valueDim, unit.n * split) / split * 4 / lanes});
-  c.tiles.push_back({"prefetch", kRegisters,
-                     std::max(keyBytes, valueBytes) / (groups * lanes)});
-  c.tiles.push_back({"statistics and addresses", kRegisters, kOverhead * 4});
+  int64_t lanes = target.subgroupSize;
+  CoopMatrixTiles tiles(c.tiling, problem.headDim, problem.valueDim, lanes);
+  int64_t element = CoopMatrixTiles::kElementBytes;
+  int64_t copied = std::max(tiles.key.rows * tiles.key.columns,
+                            tiles.value.rows * tiles.value.columns) *
+                   element;
+  c.tiles = {
+      {"key and value block", kShared, tiles.tileBytes()},
+      {"reduction of rows", kShared, tiles.reductionBytes()},
+      {"query", kRegisters, rows * tiles.query.columns * element / lanes},
+      {"scores", kRegisters, rows * blockKey * 4 / lanes},
+      {"probabilities", kRegisters, rows * blockKey * element / lanes},
+      {"accumulator", kRegisters, rows * tiles.value.columns * 4 / lanes},
+      {"prefetch", kRegisters, copied / tiles.threads()},
+      {"places and statistics", kRegisters,
+       (1 + kStatistics * slabs) * tiles.elements() * 4},
+      {"addresses", kRegisters, kAddresses * 4}};
   addBudget(c, kShared, target.scratchBytes);
   addBudget(c, kRegisters,
             (target.registersPerThread > 0 ? target.registersPerThread : 255) *
@@ -111,28 +103,23 @@ void CoopMatrixLister::addSubgroups(int64_t groups, int64_t rows, int64_t split,
             std::max<int64_t>(1, groups * lanes * c.budgets[1].used),
         1, resident);
   double subgroups = groups * std::min<int64_t>(resident, 4);
-  // Operands from shared memory: a fragment of 16 rows is read for each 16
-  // rows of queries, so taller subgroups read less.
-  double fed = rows >= 32 ? 0.85 : 0.7;
-  c.rates.macsPerCycle =
-      unit.macsPerCycle * fed * std::min(1.0, subgroups / 8) / split;
+  // Operands from shared memory: a matrix is read for each 16 rows of queries,
+  // so taller subgroups read less.
+  double fed = slabs > 1 ? 0.85 : 0.7;
+  c.rates.macsPerCycle = unit.macsPerCycle * fed * std::min(1.0, subgroups / 8);
   c.rates.scoresPerCycle = scoresPerCycle(problem, target) / 1.2;
   c.rates.overlap = subgroups >= 8 ? 0.6 : 0.3;
-  c.rates.bytesInFlight =
-      std::max(keyBytes, valueBytes) * std::min<int64_t>(resident, 4);
-  c.rates.cyclesPerBlock = queryInShared ? 300 : 200;
+  c.rates.bytesInFlight = copied * std::min<int64_t>(resident, 4);
+  c.rates.cyclesPerBlock = 200;
   c.rates.cyclesPerTask = 2000;
   result.push_back(std::move(c));
 }
 
 void CoopMatrixLister::listSubgroups() const {
   for (int64_t groups : {1, 2, 4, 8})
-    for (int64_t rows : {unit.m, 2 * unit.m})
-      for (int64_t split : {1, 2, 4, 8})
-        for (int64_t blockKey : {16, 32, 64, 128})
-          for (bool queryInShared : {false, true})
-            if (split <= groups && blockKey % unit.n == 0)
-              addSubgroups(groups, rows, split, blockKey, queryInShared);
+    for (int64_t slabs : {1, 2})
+      for (int64_t blockKey : {16, 32, 64, 128})
+        addSubgroups(groups, slabs, blockKey);
 }
 
 void CoopMatrixLister::addScratchpad(int64_t blockQuery, int64_t blockKey,
@@ -172,6 +159,16 @@ void CoopMatrixLister::listScratchpad() const {
           addScratchpad(queryTiles * unit.m, blockKey, stages);
 }
 
+/// What the mapping to cooperative matrices takes.
+static bool takesSubgroups(const AttentionProblem &p,
+                           const TargetDescription &target,
+                           const MatrixUnit &unit) {
+  constexpr int64_t kSide = CoopMatrixTiles::kSide;
+  return unit.m == kSide && unit.n == kSide && unit.k == kSide &&
+         target.has("matrix_layout_shared") && target.subgroupSize > 0 &&
+         !p.hasMask && !p.hasMaskMod && !p.hasSegments;
+}
+
 void planner::listCoopMatrixSchedules(const AttentionProblem &problem,
                                       const TargetDescription &target,
                                       Candidates &result) {
@@ -182,6 +179,6 @@ void planner::listCoopMatrixSchedules(const AttentionProblem &problem,
   CoopMatrixLister lister{problem, target, *unit, result};
   if (target.has("scratch_accumulator"))
     lister.listScratchpad();
-  else
+  else if (takesSubgroups(problem, target, *unit))
     lister.listSubgroups();
 }

@@ -42,12 +42,18 @@ static TargetDescription portable() {
 
 /// KHR_cooperative_matrix as measured on an H200 behind Vulkan (driver 580):
 /// 16x16x16 in f16 and bf16 at 617 TFLOP/s from registers, 48 KiB of shared
-/// memory for a multiprocessor and for a workgroup alike.
+/// memory for a multiprocessor and for a workgroup alike; left sides lie in the
+/// threads as accumulators do.
 static TargetDescription cooperativeMatrix() {
   TargetDescription t = vulkan("vulkan-coopmat", "vulkan1.3");
-  t.capabilities = {
-      "cooperative_matrix", "float16",        "bfloat16", "float64", "int64",
-      "subgroup_vote",      "subgroup_reduce"};
+  t.capabilities = {"cooperative_matrix",
+                    "matrix_layout_shared",
+                    "float16",
+                    "bfloat16",
+                    "float64",
+                    "int64",
+                    "subgroup_vote",
+                    "subgroup_reduce"};
   t.matrixUnits = {{"coopmat", "f16", 16, 16, 16, 1280},
                    {"coopmat", "bf16", 16, 16, 16, 1280},
                    {"fma", "f32", 1, 1, 1, 128},

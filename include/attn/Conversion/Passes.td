@@ -19,6 +19,21 @@ def TiledToCPU : Pass<"attn-tiled-to-cpu"> {
   ];
 }
 
+def TiledToCoopMatrix : Pass<"attn-tiled-to-coop-matrix", "::mlir::ModuleOp"> {
+  let summary = "map the tiled form to subgroups with cooperative matrices";
+  let description = [{
+    The function around a task loop becomes a `gpu.func`: a workgroup a task, whose subgroups own
+    rows, share the key/value blocks in shared memory and multiply by SPV_KHR_cooperative_matrix.
+    Takes every form whose tiling has the product "coopmat", and leaves the others alone. The
+    attribute `attn.launch` of the kernel says how to launch it.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect", "::mlir::math::MathDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect", "::mlir::spirv::SPIRVDialect",
+    "::mlir::vector::VectorDialect"
+  ];
+}
+
 def TiledToHopper : Pass<"attn-tiled-to-hopper", "::mlir::ModuleOp"> {
   let summary = "map the tiled form to warp-specialised TMA and wgmma kernels";
   let description = [{

@@ -51,6 +51,8 @@ struct Launch {
   std::string grid;
   /// Threads of a block, and the bytes of dynamic shared memory that it needs.
   int64_t workgroup = 0, sharedMemory = 0;
+  /// Lanes of a subgroup that a Vulkan kernel relies on; 0 is any number.
+  int64_t subgroupSize = 0;
   llvm::SmallVector<TensorMap> tensorMaps;
 };
 

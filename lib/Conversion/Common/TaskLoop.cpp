@@ -50,6 +50,15 @@ IRMapping attn::enterTask(GpuEmitter &e, TiledForm &form,
   return scalars;
 }
 
+Value attn::taskOfGrid(GpuEmitter &e) {
+  auto id = [&](gpu::Dimension dimension) -> Value {
+    return e.toI32(
+        gpu::BlockIdOp::create(e.b, e.loc, e.b.getIndexType(), dimension));
+  };
+  Value row = e.mul(id(gpu::Dimension::y), kGridWidth);
+  return e.add(row, id(gpu::Dimension::x));
+}
+
 Value attn::sharedMemory(GpuEmitter &e, gpu::GPUModuleOp module) {
   constexpr StringLiteral kName = "shared_tiles";
   constexpr unsigned kShared = 3;

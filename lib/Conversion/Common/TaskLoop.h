@@ -27,6 +27,10 @@ std::array<mlir::Value, 3> taskSizes(GpuEmitter &e, TiledForm &form,
 mlir::IRMapping enterTask(GpuEmitter &e, TiledForm &form,
                           const KernelOutline &outline, mlir::Value number);
 
+/// The number of a Vulkan workgroup's task (i32), see kGridWidth. The last row
+/// of the grid may be longer than what is left of the tasks.
+mlir::Value taskOfGrid(GpuEmitter &e);
+
 /// The byte address of the block's dynamic shared memory (i32).
 mlir::Value sharedMemory(GpuEmitter &e, mlir::gpu::GPUModuleOp module);
 

@@ -62,16 +62,6 @@ static LogicalResult emitTask(Thread &thread, const KernelOutline &outline,
   return emitResults(thread, scalars, layout);
 }
 
-/// The number of the workgroup's task (i32).
-static Value taskNumber(GpuEmitter &e) {
-  auto id = [&](gpu::Dimension dimension) -> Value {
-    return e.toI32(
-        gpu::BlockIdOp::create(e.b, e.loc, e.b.getIndexType(), dimension));
-  };
-  Value row = e.mul(id(gpu::Dimension::y), kGridWidth);
-  return e.add(row, id(gpu::Dimension::x));
-}
-
 static LogicalResult emitKernel(TiledForm &form) {
   FailureOr<LaneKernel> kernel = LaneKernel::plan(form);
   FailureOr<std::string> tasks = countTasks(form.tasks);
@@ -87,10 +77,9 @@ static LogicalResult emitKernel(TiledForm &form) {
   OpBuilder b(outline->kernel.getBody().front().getTerminator());
   GpuEmitter e{b, form.tasks.getLoc()};
   Thread thread(e, *kernel);
-  Value number = taskNumber(thread.e);
+  Value number = taskOfGrid(thread.e);
   auto [batch, heads, blocks] = taskSizes(thread.e, form, *outline);
   Value count = e.mul(e.mul(batch, heads), blocks);
-  // The last row of the grid may be longer than what is left.
   bool valid = true;
   e.branch(e.less(number, count),
            [&]() { valid = succeeded(emitTask(thread, *outline, number)); });

@@ -8,6 +8,8 @@
 //   f16, bf16             f32 of the same value; rounded where IR rounds
 //   i64                   two words, where the target has no Int64
 //   index                 i32: a storage buffer has no more bytes
+//   SPIR-V                operations and variables of a mapping stay as they
+//   are
 //
 // and the rest by upstream's conversions. Nothing is fused that is not written
 // as one operation (NoContraction): the change of a softmax reference has to be
@@ -71,6 +73,19 @@ struct RoundHalf : public OpConversionPattern<arith::TruncFOp> {
   }
 };
 
+/// What attn-math-to-spirv left is to be the device's own.
+struct FastExp2 : public OpConversionPattern<math::Exp2Op> {
+  using OpConversionPattern::OpConversionPattern;
+  LogicalResult
+  matchAndRewrite(math::Exp2Op op, OpAdaptor adaptor,
+                  ConversionPatternRewriter &rewriter) const override {
+    if (!adaptor.getOperand().getType().isF32())
+      return rewriter.notifyMatchFailure(op, "expected f32");
+    rewriter.replaceOpWithNewOp<spirv::GLExp2Op>(op, adaptor.getOperand());
+    return success();
+  }
+};
+
 /// The operand is held as an f32 already: an f16 that is widened, an f64 that
 /// the device does not have.
 template <typename OpTy> struct KeepFloat : public OpConversionPattern<OpTy> {
@@ -103,17 +118,44 @@ struct FloatConstant : public OpConversionPattern<arith::ConstantOp> {
 };
 } // namespace
 
+/// Whether the kernel multiplies cooperative matrices. They need the Vulkan
+/// memory model, and a version of SPIR-V that is not everywhere.
+static bool usesMatrices(gpu::GPUFuncOp kernel) {
+  return kernel
+      .walk([](spirv::KHRCooperativeMatrixLoadOp) {
+        return WalkResult::interrupt();
+      })
+      .wasInterrupted();
+}
+
 static spirv::TargetEnvAttr environmentOf(const TargetDescription &target,
+                                          bool hasMatrices,
                                           MLIRContext *context) {
   SmallVector<spirv::Capability> capabilities = {spirv::Capability::Shader};
   if (target.has("float64"))
     capabilities.push_back(spirv::Capability::Float64);
   if (target.has("int64"))
     capabilities.push_back(spirv::Capability::Int64);
+  SmallVector<spirv::Extension> extensions = {
+      spirv::Extension::SPV_KHR_storage_buffer_storage_class};
+  if (hasMatrices) {
+    capabilities.append({spirv::Capability::CooperativeMatrixKHR,
+                         spirv::Capability::VulkanMemoryModel,
+                         spirv::Capability::GroupNonUniform,
+                         spirv::Capability::GroupNonUniformVote,
+                         spirv::Capability::Float16});
+    extensions.append({spirv::Extension::SPV_KHR_cooperative_matrix,
+                       spirv::Extension::SPV_KHR_vulkan_memory_model});
+    if (target.has("bfloat16")) {
+      capabilities.append({spirv::Capability::BFloat16TypeKHR,
+                           spirv::Capability::BFloat16CooperativeMatrixKHR});
+      extensions.push_back(spirv::Extension::SPV_KHR_bfloat16);
+    }
+  }
   // SPIR-V 1.3 is what Vulkan 1.1 takes, and every later one.
-  auto triple = spirv::VerCapExtAttr::get(
-      spirv::Version::V_1_3, capabilities,
-      {spirv::Extension::SPV_KHR_storage_buffer_storage_class}, context);
+  auto triple = spirv::VerCapExtAttr::get(hasMatrices ? spirv::Version::V_1_6
+                                                      : spirv::Version::V_1_3,
+                                          capabilities, extensions, context);
   return spirv::TargetEnvAttr::get(triple,
                                    spirv::getDefaultResourceLimits(context),
                                    spirv::ClientAPI::Vulkan);
@@ -215,7 +257,7 @@ static LogicalResult convert(spirv::FuncOp function,
   populateVectorToSPIRVPatterns(types, patterns);
   populateGPUToSPIRVPatterns(types, patterns);
   ub::populateUBToSPIRVConversionPatterns(types, patterns);
-  patterns.add<RoundHalf, FloatConstant, KeepFloat<arith::ExtFOp>,
+  patterns.add<RoundHalf, FloatConstant, FastExp2, KeepFloat<arith::ExtFOp>,
                KeepFloat<arith::TruncFOp>>(types, context, PatternBenefit(10));
   std::unique_ptr<ConversionTarget> target =
       SPIRVConversionTarget::get(environment);
@@ -256,14 +298,21 @@ static LogicalResult convertKernel(gpu::GPUModuleOp kernels,
     if (!isa<MemRefType>(type))
       return kernel.emitOpError("expects memrefs as arguments, got ") << type;
   MLIRContext *context = kernels.getContext();
-  spirv::TargetEnvAttr environment = environmentOf(target.getValue(), context);
+  bool hasMatrices = usesMatrices(kernel);
+  spirv::TargetEnvAttr environment =
+      environmentOf(target.getValue(), hasMatrices, context);
   OpBuilder b(kernels);
   auto module = spirv::ModuleOp::create(
       b, kernels.getLoc(), spirv::AddressingModel::Logical,
-      spirv::MemoryModel::GLSL450, std::nullopt, kernels.getName());
+      hasMatrices ? spirv::MemoryModel::Vulkan : spirv::MemoryModel::GLSL450,
+      std::nullopt, kernels.getName());
   module->setAttr(spirv::getTargetEnvAttrName(), environment);
   module->setAttr(kTargetAttrName, target);
   spirv::FuncOp function = moveKernel(module, kernel, *launch);
+  // What a mapping declared itself.
+  for (auto variable :
+       llvm::make_early_inc_range(kernels.getOps<spirv::GlobalVariableOp>()))
+    variable->moveBefore(function);
   function->setAttr(kLaunchAttrName, kernel->getAttr(kLaunchAttrName));
   limitIndices(function);
   bool hasDouble = target.getValue().has("float64");

@@ -9,6 +9,7 @@
 //   tanh        1 - 2 / (e^2x + 1), and x times a polynomial in x^2 near 0,
 //               where that cancels
 //   rsqrt       1 / sqrt x
+//   exp2 afn    the device's own, where 16 bits are all that is kept of it
 //   the others  upstream's expansions and polynomials, as on PTX
 //
 // P is the minimax polynomial of the relative error, 2e-9, with P(0) = 1: a
@@ -169,6 +170,9 @@ struct BuildFunction : public RewritePattern {
 
 /// What upstream's conversion makes an instruction of.
 static bool isInstruction(Operation *op) {
+  if (auto exp2 = dyn_cast<math::Exp2Op>(op))
+    return exp2.getType().isF32() &&
+           bitEnumContainsAll(exp2.getFastmath(), arith::FastMathFlags::afn);
   return isa<math::AbsFOp, math::CeilOp, math::CopySignOp, math::FloorOp,
              math::FmaOp, math::RoundEvenOp, math::RoundOp, math::SqrtOp,
              math::CtPopOp, math::CountLeadingZerosOp>(op);

@@ -1,0 +1,57 @@
+//===- CoopMatrixTiles.h - Memory of cooperative-matrix kernels -*- C++ -*-===//
+//
+// Where a kernel of the "coopmat" product on a Vulkan device keeps its tiles.
+// The planner counts by it and the mapping allocates by it.
+//
+// Subgroups own 16 rows of queries, or a few times 16. Shared memory holds a
+// key block and a value block, of which the query tile takes the place before
+// the first, and for each subgroup a matrix of f32 through which its rows are
+// reduced. Eight elements more a row keep loads on different banks.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef ATTN_TARGET_COOPMATRIXTILES_H
+#define ATTN_TARGET_COOPMATRIXTILES_H
+
+#include "attn/IR/TargetDescription.h"
+
+namespace attn {
+
+struct CoopMatrixTiles {
+  struct Tile {
+    /// Rows, elements of a row that the products read, and elements from row
+    /// to row.
+    int64_t rows = 0, columns = 0, pitch = 0;
+
+    int64_t bytes() const { return rows * pitch * kElementBytes; }
+  };
+
+  /// Rows, columns and depth of a matrix, and what its elements take.
+  static constexpr int64_t kSide = 16, kElementBytes = 2;
+  /// Elements of a 16-byte unit, which is what threads copy.
+  static constexpr int64_t kUnit = 8;
+  /// Words from row to row of the matrix that rows are reduced in.
+  static constexpr int64_t kReductionPitch = 20;
+
+  /// Matrices of rows that a subgroup owns.
+  int64_t slabs = 1;
+  int64_t subgroups = 1, lanes = 32;
+  Tile query, key, value;
+
+  CoopMatrixTiles(const Tiling &tiling, int64_t headDim, int64_t valueDim,
+                  int64_t subgroupSize);
+
+  int64_t threads() const { return subgroups * lanes; }
+  /// Elements of a matrix that one thread holds.
+  int64_t elements() const { return kSide * kSide / lanes; }
+  /// Bytes of the key and value block, or of the query tile.
+  int64_t tileBytes() const;
+  int64_t reductionBytes() const {
+    return subgroups * kSide * kReductionPitch * 4;
+  }
+  int64_t sharedBytes() const { return tileBytes() + reductionBytes(); }
+};
+
+} // namespace attn
+
+#endif // ATTN_TARGET_COOPMATRIXTILES_H

@@ -1,0 +1,146 @@
+//===- CoopKernel.h - One attention kernel of subgroups ---------*- C++ -*-===//
+//
+// What the pieces of the mapping share. Each idea has its file:
+//
+//   TiledToCoopMatrix.cpp  the pass: one kernel from one tiled form
+//   CoopKernel.cpp         what can be mapped, what a thread knows
+//   Matrices.cpp           cooperative matrices and shared memory
+//   MatrixLayout.cpp       which element of a matrix is which
+//   TileCopy.cpp           tiles from main memory to shared memory
+//   MatrixSoftmax.cpp      the online softmax on what a thread holds
+//   Sweep.cpp              the sweep of a workgroup
+//   Results.cpp            output and lse
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef ATTN_LIB_CONVERSION_TILEDTOCOOPMATRIX_COOPKERNEL_H
+#define ATTN_LIB_CONVERSION_TILEDTOCOOPMATRIX_COOPKERNEL_H
+
+#include "../Common/FragmentSoftmax.h"
+#include "../Common/KernelOutline.h"
+#include "MatrixLayout.h"
+#include "attn/Target/CoopMatrixTiles.h"
+#include <deque>
+
+namespace attn::coop {
+
+struct CoopKernel {
+  TiledForm &form;
+  CoopMatrixTiles tiles;
+
+  /// An error when the tiling does not describe a kernel of subgroups.
+  static mlir::FailureOr<CoopKernel> plan(TiledForm &form);
+};
+
+/// What a thread knows once it runs; i32 unless said.
+struct Thread {
+  GpuEmitter &e;
+  const CoopKernel &kernel;
+  mlir::gpu::GPUModuleOp module;
+  Matrices matrices;
+  /// Units of 16 bytes for tiles, and f32 words to reduce rows in.
+  MemoryArray tiles, reduction;
+  /// Thread of the workgroup, lane, subgroup of the workgroup.
+  mlir::Value id, lane, subgroup;
+  /// Where the subgroup's matrix lies in `reduction`.
+  mlir::Value reductionAt;
+  /// Row and column of each element that the thread holds of an accumulator.
+  Values elementRows, elementColumns;
+
+  Thread(GpuEmitter &e, const CoopKernel &kernel,
+         mlir::gpu::GPUModuleOp module);
+
+private:
+  void findElements();
+};
+
+/// 16 rows of a subgroup: the unit of the products and of the softmax.
+struct Slab {
+  mlir::IRMapping scalars;
+  TileSlicer slicer;
+  MatrixLayout layout;
+
+  Slab(Thread &thread, int64_t number);
+};
+
+/// m and l of a slab, for each element that a thread holds of a matrix: m is
+/// that of the element's row, l the sum over the elements in its place.
+struct MatrixRows {
+  Values max, sum;
+};
+
+class MatrixSoftmax {
+public:
+  MatrixSoftmax(Thread &thread, Slab &slab)
+      : thread(thread), e(thread.e), form(thread.kernel.form), slab(slab),
+        layout(slab.layout) {}
+
+  /// m and l before the first block.
+  mlir::FailureOr<MatrixRows> initial();
+  /// The scores of a block from the raw product: score region and masks, the
+  /// latter only in blocks on an edge.
+  mlir::FailureOr<Fragments> finishScores(const Fragments &raw);
+  /// The probabilities of a block. Updates the rows and rescales the matrices
+  /// `acc`; the vote of a conditional reference is a subgroup's.
+  mlir::FailureOr<Fragments> update(const Fragments &scores, MatrixRows &rows,
+                                    Values &acc);
+  /// m, l and acc after the last block, for the ops behind the sweep.
+  void finish(MatrixRows rows, const Values &acc);
+
+private:
+  enum class Combine { Maximum, Sum };
+  /// Combines over all elements of a row; the subgroup does so together.
+  Values combineRows(const Values &elements, Combine kind);
+  mlir::Value combine(Combine kind, mlir::Value x, mlir::Value y);
+  mlir::LogicalResult correct(const Values &partial, MatrixRows &rows,
+                              Values &acc);
+
+  Thread &thread;
+  GpuEmitter &e;
+  TiledForm &form;
+  Slab &slab;
+  MatrixLayout &layout;
+};
+
+/// A matrix of the tiled form in main memory, for one task.
+class TileCopy {
+public:
+  TileCopy(Thread &thread, const CoopMatrixTiles::Tile &tile,
+           mlir::vector::TransferReadOp read, const mlir::IRMapping &scalars);
+
+  /// This thread's units of the tile from `firstRow` (i32) of the view on. Rows
+  /// past the end and columns behind the last are zero.
+  Values fetch(mlir::Value firstRow);
+  /// Writes them to shared memory, from unit `at` of `Thread::tiles` on.
+  void store(const Values &units, int64_t at);
+
+private:
+  mlir::Value fetchUnit(mlir::Value row, mlir::Value unit);
+  mlir::Value fetchHalves(mlir::Value at, mlir::Value firstColumn);
+  int64_t unitsOfRow() const { return tile.columns / CoopMatrixTiles::kUnit; }
+  int64_t total() const { return tile.rows * unitsOfRow(); }
+
+  Thread &thread;
+  GpuEmitter &e;
+  const CoopMatrixTiles::Tile &tile;
+  int64_t columns;
+  bool isWhole, isAligned = false;
+  /// Its number among those of the kernel.
+  unsigned argument = 0;
+  /// i32, in elements: of row 0, from row to row; rows of the view.
+  mlir::Value base, stride, rows;
+  /// i1: rows are whole units, where that is not known before.
+  mlir::Value turnsOutAligned;
+};
+
+/// The sweep of a task, from the scalars of the task to the results of the
+/// sweep, which `slabs` are bound to.
+mlir::LogicalResult emitSweep(Thread &thread, mlir::IRMapping &scalars,
+                              std::deque<Slab> &slabs);
+/// Writes output and lse of one task.
+mlir::LogicalResult emitResults(Thread &thread, mlir::IRMapping &scalars,
+                                std::deque<Slab> &slabs);
+
+} // namespace attn::coop
+
+#endif // ATTN_LIB_CONVERSION_TILEDTOCOOPMATRIX_COOPKERNEL_H
