@@ -35,16 +35,17 @@ Value attn::withoutCasts(Value value) {
   return value;
 }
 
-std::vector<AttentionPart> attn::getParts(AttentionOp op) {
+std::vector<AttentionPart> attn::getParts(AttentionOpInterface op) {
   std::vector<AttentionPart> parts;
   auto add = [&](StringRef name, Value value, Names dimensions,
                  bool isWritten = false, StringRef lowest = "",
                  StringRef highest = "") {
     if (value)
-      parts.push_back(
-          {name.str(), withoutCasts(value), std::move(dimensions), isWritten,
-           name == "bias" || name == "mask" || name == "query_offset", lowest,
-           highest});
+      parts.push_back({name.str(), withoutCasts(value), std::move(dimensions),
+                       isWritten,
+                       name == "bias" || name == "bias_gradient" ||
+                           name == "mask" || name == "query_offset",
+                       lowest, highest});
   };
   auto addIntegers = [&](StringRef name, Value value, Names dimensions,
                          StringRef highest) {
@@ -64,16 +65,34 @@ std::vector<AttentionPart> attn::getParts(AttentionOp op) {
   for (auto [index, capture] : llvm::enumerate(op.getCaptures()))
     add("capture" + llvm::utostr(index), capture, {});
 
-  const Names dimensions[] = {rows(op.getOutputLayout(), "Hq", "Sq", "Dv"),
-                              {"B", "Hq", "Sq"}};
-  const StringRef names[] = {"output", "lse"};
-  for (auto [index, destination] : llvm::enumerate(op.getOuts()))
+  const Names output = rows(op.getOutputLayout(), "Hq", "Sq", "Dv");
+  const Names lse = {"B", "Hq", "Sq"};
+  SmallVector<std::pair<std::string, Names>> results;
+  if (auto backward = dyn_cast<AttentionBackwardOp>(*op)) {
+    add("output", backward.getOutput(), output);
+    add("lse", backward.getLse(), lse);
+    add("output_gradient", backward.getOutputGradient(), output);
+    add("lse_gradient", backward.getLseGradient(), lse);
+    results = {
+        {"query_gradient", rows(op.getQueryLayout(), "Hq", "Sq", "D")},
+        {"key_gradient", rows(op.getKeyLayout(), "Hkv", "Skv", "D")},
+        {"value_gradient", rows(op.getValueLayout(), "Hkv", "Skv", "Dv")}};
+    if (backward.getBiasGradient())
+      results.emplace_back("bias_gradient", broadcast(op.getBias()));
+    if (backward.getSinksGradient())
+      results.emplace_back("sinks_gradient", Names{"Hq"});
+    for (int64_t number : backward.getCaptureGradients())
+      results.emplace_back("capture" + llvm::itostr(number) + "_gradient",
+                           Names{});
+  } else {
+    results = {{"output", output}, {"lse", lse}};
+  }
+  for (auto [destination, result] : llvm::zip_first(op.getOuts(), results))
     if (op.isMemRefForm())
-      add(names[index], destination, dimensions[index], /*isWritten=*/true);
+      add(result.first, destination, result.second, /*isWritten=*/true);
     else // an input whose elements do not matter
-      add((names[index] + "_destination").str(), destination,
-          dimensions[index]);
-  for (auto [index, result] : llvm::enumerate(op.getResults()))
-    add(names[index], result, dimensions[index]);
+      add(result.first + "_destination", destination, result.second);
+  for (auto [value, result] : llvm::zip_first(op->getResults(), results))
+    add(result.first, value, result.second);
   return parts;
 }

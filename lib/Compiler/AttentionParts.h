@@ -27,7 +27,7 @@ struct AttentionPart {
 mlir::Value withoutCasts(mlir::Value value);
 
 /// Operands are seen through casts.
-std::vector<AttentionPart> getParts(AttentionOp op);
+std::vector<AttentionPart> getParts(AttentionOpInterface op);
 
 } // namespace attn
 

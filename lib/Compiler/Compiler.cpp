@@ -136,7 +136,7 @@ void Compilation::readTarget() {
   module->walk([&](Operation *op) {
     auto attribute = op->getAttrOfType<TargetAttr>(kTargetAttrName);
     auto tiling = op->getAttrOfType<TilingAttr>(kTilingAttrName);
-    if (auto attention = dyn_cast<AttentionOp>(op)) {
+    if (auto attention = dyn_cast<AttentionOpInterface>(op)) {
       attribute = attention.getTargetAttr();
       tiling = attention.getTilingAttr();
     }

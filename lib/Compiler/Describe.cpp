@@ -62,10 +62,10 @@ public:
   llvm::Expected<LaunchDescription> run();
 
 private:
-  void describeAttention(AttentionOp op);
-  void nameSizes(AttentionOp op, ArrayRef<AttentionPart> parts);
+  void describeAttention(AttentionOpInterface op);
+  void nameSizes(AttentionOpInterface op, ArrayRef<AttentionPart> parts);
   void placePart(const AttentionPart &part);
-  void addFlops(AttentionOp op);
+  void addFlops(AttentionOpInterface op);
   Dimension sizeOf(const std::string &name) const {
     return sizes.find(name)->second;
   }
@@ -102,7 +102,8 @@ static std::string uniqueName(const std::string &name,
 
 /// Finds each size of the op: in a type, where an earlier op has named it, or
 /// under a new name.
-void Describer::nameSizes(AttentionOp op, ArrayRef<AttentionPart> parts) {
+void Describer::nameSizes(AttentionOpInterface op,
+                          ArrayRef<AttentionPart> parts) {
   sizes.clear();
   AttentionShape shape = op.getShape();
   std::pair<const char *, int64_t> merged[] = {
@@ -163,9 +164,9 @@ void Describer::placePart(const AttentionPart &part) {
   }
 }
 
-/// Two products, two operations a pair and head dimension, over the pairs that
-/// the diagonal band leaves.
-void Describer::addFlops(AttentionOp op) {
+/// Products, two operations a pair and head dimension, over the pairs that the
+/// diagonal band leaves. A backward has five, whatever is computed twice.
+void Describer::addFlops(AttentionOpInterface op) {
   auto text = [&](const char *name) { return sizeText(sizeOf(name)); };
   std::string sq = text("Sq"), skv = text("Skv");
   std::optional<int64_t> left = op.getBandLeft(), right = op.getBandRight();
@@ -181,11 +182,14 @@ void Describer::addFlops(AttentionOp op) {
       right ? keysBelow("+" + llvm::itostr(*right) + "+1") : sq + "*" + skv;
   if (left)
     pairs = "(" + pairs + " - " + keysBelow("-" + llvm::itostr(*left)) + ")";
+  std::string depth = isa<AttentionBackwardOp>(*op)
+                          ? "3*" + text("D") + "+2*" + text("Dv")
+                          : text("D") + "+" + text("Dv");
   flops += (flops.empty() ? "2*" : " + 2*") + text("B") + "*" + text("Hq") +
-           "*(" + text("D") + "+" + text("Dv") + ")*" + pairs;
+           "*(" + depth + ")*" + pairs;
 }
 
-void Describer::describeAttention(AttentionOp op) {
+void Describer::describeAttention(AttentionOpInterface op) {
   std::vector<AttentionPart> parts = getParts(op);
   nameSizes(op, parts);
   for (const AttentionPart &part : parts)
@@ -246,7 +250,7 @@ llvm::Expected<LaunchDescription> Describer::run() {
     return llvm::createStringError("@" + entry.getName() +
                                    " has several blocks; a kernel is one, with "
                                    "loops and conditions as scf ops");
-  entry.walk([&](AttentionOp op) { describeAttention(op); });
+  entry.walk([&](AttentionOpInterface op) { describeAttention(op); });
   LaunchDescription launch;
   launch.name = entry.getName().str();
   launch.flops = flops;

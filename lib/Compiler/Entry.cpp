@@ -31,7 +31,7 @@ llvm::Expected<OwningOpRef<ModuleOp>> attn::parseModule(StringRef path,
 static bool holdsAttention(func::FuncOp function) {
   return function
       .walk([](Operation *op) {
-        return isa<AttentionOp>(op) || op->hasAttr(kRoleAttrName)
+        return isa<AttentionOpInterface>(op) || op->hasAttr(kRoleAttrName)
                    ? WalkResult::interrupt()
                    : WalkResult::advance();
       })

@@ -23,13 +23,15 @@ attn::explain(ModuleOp module, const CompileOptions &options, bool asJson) {
   llvm::raw_string_ostream os(text);
   llvm::json::Array plans;
   std::string problem;
-  (*shortest)->walk([&](AttentionOp op) {
+  (*shortest)->walk([&](AttentionOpInterface op) {
     const TargetDescription &chip =
         op.getTargetAttr() ? op.getTargetAttr().getValue() : *target;
     AttentionProblem attention = getProblem(op);
     llvm::Expected<TilingPlan> plan = selectTiling(attention, chip);
     if (!plan) {
-      problem = "cannot tile 'attn.attention': " + toString(plan.takeError());
+      problem = ("cannot tile '" + op->getName().getStringRef() +
+                 "': " + toString(plan.takeError()))
+                    .str();
       return WalkResult::interrupt();
     }
     if (asJson)

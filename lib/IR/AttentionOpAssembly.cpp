@@ -1,14 +1,19 @@
-//===- AttentionOpAssembly.cpp - Custom syntax of attn.attention ----------===//
+//===- AttentionOpAssembly.cpp - Custom syntax of the attention ops -------===//
 //
 //   attn.attention %q, %k, %v clause* attr-dict : q-type, k-type, v-type
 //       [-> output-type [, lse-type]]
+//   attn.attention_backward %q, %k, %v, %o, %lse, %do clause* attr-dict
+//       : q-type, k-type, v-type, o-type, lse-type, do-type
+//       [-> gradient-type, ...]
 //
 // Clauses may come in any order when read and come in this one when printed:
 //
 //   bias(%x : type)  mask(%x : type)  kv_lengths(%x : type)
 //   segments(%q, %kv : type, type)  sinks(%x : type)  query_offset(%x : type)
+//   lse_gradient(%x : type)                              backward only
 //   layout(bshd) | layout(query = bshd, ...)
 //   scale(0.125)  softcap(20.0)  causal  window(127, 0)  bottom_right
+//   gradients(bias, sinks, captures[0, 2])  deterministic      backward only
 //   target(#attn.target<...>)  tiling(#attn.tiling<...>)
 //   outs(%o, ... : type, ...)  captures(%c, ... : type, ...)
 //   score_mod(%s, %b, %h, %i, %j, ...) { ... }
@@ -16,7 +21,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "attn/IR/Attn.h"
+#include "AttentionSyntax.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 
@@ -36,9 +41,11 @@ struct OperandGroup {
 /// the order of the definition.
 class AttentionParser {
 public:
-  AttentionParser(OpAsmParser &parser, OperationState &result)
-      : parser(parser), result(result) {}
-  ParseResult parse();
+  AttentionParser(const Syntax &syntax, OpAsmParser &parser,
+                  OperationState &result)
+      : syntax(syntax), parser(parser), result(result) {}
+  /// Leaves the sizes of the operand groups in `segmentSizes`.
+  ParseResult parse(MutableArrayRef<int32_t> segmentSizes);
 
 private:
   ParseResult parseClause(StringRef keyword);
@@ -46,10 +53,12 @@ private:
   ParseResult parseLayout();
   ParseResult parseFloat(StringRef name);
   ParseResult parseWindow();
+  ParseResult parseGradients();
   template <typename AttributeType> ParseResult parseAttribute(StringRef name);
   ParseResult parseDiscardableAttributes();
   ParseResult parseRegion(StringRef name, bool isScore, Region &region);
 
+  const Syntax &syntax;
   OpAsmParser &parser;
   OperationState &result;
   llvm::StringMap<OperandGroup> groups;
@@ -58,16 +67,41 @@ private:
 };
 } // namespace
 
-/// Optional operand groups, in the order of the definition.
-static const StringRef kOperandClauses[] = {"bias",     "mask",  "kv_lengths",
-                                            "segments", "sinks", "query_offset",
-                                            "captures", "outs"};
+const Syntax &attn::forwardSyntax() {
+  static const StringRef positional[] = {"query", "key", "value"};
+  static const StringRef groups[] = {
+      "query",    "key",   "value",        "bias",     "mask", "kv_lengths",
+      "segments", "sinks", "query_offset", "captures", "outs"};
+  static const StringRef clauses[] = {
+      "bias",         "mask",      "kv_lengths", "segments",     "sinks",
+      "query_offset", "captures",  "outs",       "layout",       "scale",
+      "softcap",      "causal",    "window",     "bottom_right", "target",
+      "tiling",       "score_mod", "mask_mod"};
+  static const Syntax syntax = {positional, "three types (query, key, value)",
+                                groups, clauses,
+                                AttentionOp::getAttributeNames()};
+  return syntax;
+}
 
-static const StringRef kClauses[] = {
-    "bias",         "mask",      "kv_lengths", "segments",     "sinks",
-    "query_offset", "captures",  "outs",       "layout",       "scale",
-    "softcap",      "causal",    "window",     "bottom_right", "target",
-    "tiling",       "score_mod", "mask_mod"};
+const Syntax &attn::backwardSyntax() {
+  static const StringRef positional[] = {"query",  "key", "value",
+                                         "output", "lse", "output_gradient"};
+  static const StringRef groups[] = {
+      "query",      "key",      "value",           "bias",         "mask",
+      "kv_lengths", "segments", "sinks",           "query_offset", "captures",
+      "output",     "lse",      "output_gradient", "lse_gradient", "outs"};
+  static const StringRef clauses[] = {
+      "bias",         "mask",     "kv_lengths",   "segments",
+      "sinks",        "captures", "query_offset", "lse_gradient",
+      "outs",         "layout",   "scale",        "softcap",
+      "causal",       "window",   "bottom_right", "gradients",
+      "target",       "tiling",   "score_mod",    "mask_mod",
+      "deterministic"};
+  static const Syntax syntax = {
+      positional, "six types (query, key, value, output, lse, output gradient)",
+      groups, clauses, AttentionBackwardOp::getAttributeNames()};
+  return syntax;
+}
 
 ParseResult AttentionParser::parseOperands(StringRef name) {
   OperandGroup &group = groups[name];
@@ -132,6 +166,42 @@ ParseResult AttentionParser::parseWindow() {
   return success();
 }
 
+/// bias, sinks, captures[numbers]: each at most once.
+ParseResult AttentionParser::parseGradients() {
+  Builder &b = parser.getBuilder();
+  static const StringRef words[] = {"bias", "sinks", "captures"};
+  auto parseOne = [&]() -> ParseResult {
+    SMLoc loc = parser.getCurrentLocation();
+    StringRef word;
+    if (parser.parseKeyword(&word))
+      return failure();
+    if (!llvm::is_contained(words, word))
+      return parser.emitError(loc)
+             << "expected gradients of bias, sinks or captures[...], got "
+             << word;
+    bool isCaptures = word == "captures";
+    std::string name =
+        (isCaptures ? "capture_gradients" : word + "_gradient").str();
+    if (result.attributes.get(name))
+      return parser.emitError(loc) << word << " is given twice";
+    if (!isCaptures) {
+      result.addAttribute(name, b.getUnitAttr());
+      return success();
+    }
+    SmallVector<int64_t> numbers;
+    auto parseNumber = [&]() -> ParseResult {
+      return parser.parseInteger(numbers.emplace_back());
+    };
+    if (parser.parseCommaSeparatedList(OpAsmParser::Delimiter::Square,
+                                       parseNumber))
+      return failure();
+    result.addAttribute(name, b.getDenseI64ArrayAttr(numbers));
+    return success();
+  };
+  return parser.parseCommaSeparatedList(OpAsmParser::Delimiter::Paren,
+                                        parseOne);
+}
+
 template <typename AttributeType>
 ParseResult AttentionParser::parseAttribute(StringRef name) {
   AttributeType attribute;
@@ -179,7 +249,7 @@ ParseResult AttentionParser::parseRegion(StringRef name, bool isScore,
 }
 
 ParseResult AttentionParser::parseClause(StringRef keyword) {
-  if (llvm::is_contained(kOperandClauses, keyword))
+  if (llvm::is_contained(syntax.groups, keyword))
     return parseOperands(keyword);
   if (keyword == "layout")
     return parseLayout();
@@ -195,7 +265,9 @@ ParseResult AttentionParser::parseClause(StringRef keyword) {
     return parseRegion(keyword, /*isScore=*/true, *scoreMod);
   if (keyword == "mask_mod")
     return parseRegion(keyword, /*isScore=*/false, *maskMod);
-  if (keyword == "causal")
+  if (keyword == "gradients")
+    return parseGradients();
+  if (keyword == "causal" || keyword == "deterministic")
     result.addAttribute(keyword, parser.getBuilder().getUnitAttr());
   else if (keyword == "bottom_right")
     result.addAttribute(
@@ -212,8 +284,7 @@ ParseResult AttentionParser::parseDiscardableAttributes() {
   if (parser.parseOptionalAttrDict(attributes))
     return failure();
   for (NamedAttribute attribute : attributes)
-    if (llvm::is_contained(AttentionOp::getAttributeNames(),
-                           attribute.getName().strref()))
+    if (llvm::is_contained(syntax.attributes, attribute.getName().strref()))
       return parser.emitError(loc)
              << "'" << attribute.getName().strref()
              << "' is written as a clause before the colon, not in the "
@@ -222,15 +293,15 @@ ParseResult AttentionParser::parseDiscardableAttributes() {
   return success();
 }
 
-ParseResult AttentionParser::parse() {
-  SmallVector<Unresolved> qkv;
-  if (parser.parseOperandList(qkv, 3))
+ParseResult AttentionParser::parse(MutableArrayRef<int32_t> segmentSizes) {
+  SmallVector<Unresolved> positional;
+  if (parser.parseOperandList(positional, syntax.positional.size()))
     return failure();
 
   llvm::StringSet<> seen;
   StringRef keyword;
   SMLoc loc = parser.getCurrentLocation();
-  while (succeeded(parser.parseOptionalKeyword(&keyword, kClauses))) {
+  while (succeeded(parser.parseOptionalKeyword(&keyword, syntax.clauses))) {
     if (!seen.insert(keyword).second)
       return parser.emitError(loc) << keyword << " is given twice";
     if (parseClause(keyword))
@@ -241,7 +312,7 @@ ParseResult AttentionParser::parse() {
   if (succeeded(parser.parseOptionalKeyword(&keyword)))
     return parser.emitError(loc)
            << "unknown clause '" << keyword
-           << "', expected one of: " << llvm::join(ArrayRef(kClauses), ", ");
+           << "', expected one of: " << llvm::join(syntax.clauses, ", ");
 
   SmallVector<Type> types;
   if (parseDiscardableAttributes())
@@ -249,18 +320,19 @@ ParseResult AttentionParser::parse() {
   loc = parser.getCurrentLocation();
   if (parser.parseColonTypeList(types))
     return failure();
-  if (types.size() != 3)
+  if (types.size() != positional.size())
     return parser.emitError(loc)
-           << "expected three types (query, key, value), got " << types.size();
+           << "expected " << syntax.typesText << ", got " << types.size();
   if (succeeded(parser.parseOptionalArrow()) &&
       parser.parseTypeList(result.types))
     return failure();
+  for (auto [name, operand, type] :
+       llvm::zip_equal(syntax.positional, positional, types))
+    groups[name] = {{operand}, {type}};
 
   // Segments hold a pair; every other optional clause holds one value.
-  SmallVector<int32_t> sizes = {1, 1, 1};
-  if (parser.resolveOperands(qkv, types, loc, result.operands))
-    return failure();
-  for (StringRef name : kOperandClauses) {
+  SmallVector<int32_t> sizes;
+  for (StringRef name : syntax.groups) {
     OperandGroup &group = groups[name];
     size_t given = group.names.size();
     if (parser.resolveOperands(group.names, group.types, loc, result.operands))
@@ -277,111 +349,25 @@ ParseResult AttentionParser::parse() {
       return parser.emitError(loc) << name << " takes one value, got " << given;
     sizes.push_back(given);
   }
-  auto &properties = result.getOrAddProperties<AttentionOp::Properties>();
-  llvm::copy(sizes, properties.operandSegmentSizes.begin());
+  llvm::copy(sizes, segmentSizes.begin());
   result.addRegion(std::move(scoreMod));
   result.addRegion(std::move(maskMod));
   return success();
 }
 
+template <typename OpTy>
+static ParseResult parseAttention(const Syntax &syntax, OpAsmParser &parser,
+                                  OperationState &result) {
+  auto &properties = result.getOrAddProperties<typename OpTy::Properties>();
+  return AttentionParser(syntax, parser, result)
+      .parse(properties.operandSegmentSizes);
+}
+
 ParseResult AttentionOp::parse(OpAsmParser &parser, OperationState &result) {
-  return AttentionParser(parser, result).parse();
+  return parseAttention<AttentionOp>(forwardSyntax(), parser, result);
 }
 
-static void printOperands(OpAsmPrinter &p, StringRef name,
-                          OperandRange operands) {
-  if (operands.empty())
-    return;
-  p << ' ' << name << '(';
-  p.printOperands(operands);
-  p << " : ";
-  llvm::interleaveComma(operands.getTypes(), p);
-  p << ')';
-}
-
-static void printLayouts(OpAsmPrinter &p, AttentionOp op) {
-  std::pair<StringRef, Layout> layouts[] = {{"query", op.getQueryLayout()},
-                                            {"key", op.getKeyLayout()},
-                                            {"value", op.getValueLayout()},
-                                            {"output", op.getOutputLayout()}};
-  auto isBshd = [](auto &entry) { return entry.second == Layout::bshd; };
-  if (llvm::none_of(layouts, isBshd))
-    return;
-  p << " layout(";
-  if (llvm::all_of(layouts, isBshd))
-    p << "bshd";
-  else
-    llvm::interleaveComma(llvm::make_filter_range(layouts, isBshd), p,
-                          [&](auto &entry) { p << entry.first << " = bshd"; });
-  p << ')';
-}
-
-static void printRegionClause(OpAsmPrinter &p, StringRef name, Region &region) {
-  if (region.empty())
-    return;
-  p << ' ' << name << '(';
-  llvm::interleaveComma(region.getArguments(), p, [&](BlockArgument argument) {
-    // A score is f32 unless it is said to be f64; the other types follow.
-    p.printRegionArgument(argument, {}, !argument.getType().isF64());
-  });
-  p << ") ";
-  p.printRegion(region, /*printEntryBlockArgs=*/false);
-}
-
-void AttentionOp::print(OpAsmPrinter &p) {
-  p << ' ' << getQuery() << ", " << getKey() << ", " << getValue();
-  auto one = [&](StringRef name, Value value, unsigned segment) {
-    if (value)
-      printOperands(p, name, getODSOperands(segment));
-  };
-  one("bias", getBias(), 3);
-  one("mask", getMask(), 4);
-  one("kv_lengths", getKvLengths(), 5);
-  if (getQuerySegments() && getKvSegments()) {
-    p << " segments(" << getQuerySegments() << ", " << getKvSegments() << " : "
-      << getQuerySegments().getType() << ", " << getKvSegments().getType()
-      << ')';
-  }
-  one("sinks", getSinks(), 8);
-  one("query_offset", getQueryOffset(), 9);
-  printLayouts(p, *this);
-  if (FloatAttr scale = getScaleAttr())
-    p << " scale(" << scale.getValue() << ')';
-  if (FloatAttr softcap = getSoftcapAttr())
-    p << " softcap(" << softcap.getValue() << ')';
-  if (getCausal())
-    p << " causal";
-  if (getWindowLeft() != -1 || getWindowRight() != -1)
-    p << " window(" << getWindowLeft() << ", " << getWindowRight() << ')';
-  if (getAlignment() == Alignment::bottom_right)
-    p << " bottom_right";
-  if (TargetAttr target = getTargetAttr())
-    p << " target(" << target << ')';
-  if (TilingAttr tiling = getTilingAttr())
-    p << " tiling(" << tiling << ')';
-  printOperands(p, "outs", getOuts());
-  printOperands(p, "captures", getCaptures());
-  printRegionClause(p, "score_mod", getScoreMod());
-  printRegionClause(p, "mask_mod", getMaskMod());
-
-  SmallVector<StringRef> elided = {"scale",
-                                   "softcap",
-                                   "causal",
-                                   "alignment",
-                                   "window_left",
-                                   "window_right",
-                                   "query_layout",
-                                   "key_layout",
-                                   "value_layout",
-                                   "output_layout",
-                                   "target",
-                                   "tiling",
-                                   getOperandSegmentSizesAttrName()};
-  p.printOptionalAttrDict((*this)->getAttrs(), elided);
-  p << " : " << getQuery().getType() << ", " << getKey().getType() << ", "
-    << getValue().getType();
-  if (getNumResults() != 0) {
-    p << " -> ";
-    llvm::interleaveComma(getResultTypes(), p);
-  }
+ParseResult AttentionBackwardOp::parse(OpAsmParser &parser,
+                                       OperationState &result) {
+  return parseAttention<AttentionBackwardOp>(backwardSyntax(), parser, result);
 }

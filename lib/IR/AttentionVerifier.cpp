@@ -1,4 +1,4 @@
-//===- AttentionVerifier.cpp - The constraints of attn.attention ----------===//
+//===- AttentionVerifier.cpp - The constraints of both attention ops ------===//
 //
 // Checks the numbered constraints of the op's documentation, each in a function
 // named after what it checks and tagged with its number. Every message says
@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "attn/IR/Attn.h"
+#include "AttentionVerifier.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -16,9 +16,7 @@
 using namespace mlir;
 using namespace attn;
 
-namespace {
-/// Prints a shape as 2x?x64.
-std::string shapeText(ArrayRef<int64_t> shape) {
+std::string attn::sizesText(ArrayRef<int64_t> shape) {
   std::string text;
   llvm::raw_string_ostream os(text);
   llvm::interleave(
@@ -33,15 +31,17 @@ std::string shapeText(ArrayRef<int64_t> shape) {
   return text.empty() ? "scalar" : text;
 }
 
-bool sizesAgree(int64_t a, int64_t b) {
+bool attn::sizesAgree(int64_t a, int64_t b) {
   return ShapedType::isDynamic(a) || ShapedType::isDynamic(b) || a == b;
 }
 
+namespace {
 struct AttentionVerifier {
-  AttentionOp op;
+  AttentionOpInterface op;
   AttentionShape shape;
 
-  LogicalResult verifyForm();
+  LogicalResult verify();
+  LogicalResult verifyOneForm();
   LogicalResult verifyElementTypes();
   LogicalResult verifySizes();
   LogicalResult verifyHeadRatio();
@@ -58,8 +58,8 @@ struct AttentionVerifier {
 };
 } // namespace
 
-/// C13: all tensors with results, or all memrefs with destinations.
-LogicalResult AttentionVerifier::verifyForm() {
+/// C13: all tensors or all memrefs; a destination is what its result will be.
+LogicalResult AttentionVerifier::verifyOneForm() {
   bool memrefs = op.isMemRefForm();
   for (Value operand : op->getOperands())
     if (isa<MemRefType>(operand.getType()) != memrefs)
@@ -67,25 +67,17 @@ LogicalResult AttentionVerifier::verifyForm() {
                             "memrefs, got query ")
              << op.getQuery().getType() << " beside " << operand.getType();
   if (memrefs) {
-    if (op.getNumResults() != 0)
+    if (op->getNumResults() != 0)
       return op.emitOpError("on memrefs has no results; name the destinations "
                             "in outs(...)");
-    if (op.getOuts().empty() || op.getOuts().size() > 2)
-      return op.emitOpError("on memrefs expects one destination (output) or "
-                            "two (output, lse) in outs(...), got ")
-             << op.getOuts().size();
     return success();
   }
-  if (op.getNumResults() < 1 || op.getNumResults() > 2)
-    return op.emitOpError("expects one result (output) or two (output, lse), "
-                          "got ")
-           << op.getNumResults();
-  if (!op.getOuts().empty() && op.getOuts().size() != op.getNumResults())
+  if (!op.getOuts().empty() && op.getOuts().size() != op->getNumResults())
     return op.emitOpError("expects one destination per result in outs(...), "
                           "got ")
-           << op.getOuts().size() << " for " << op.getNumResults()
+           << op.getOuts().size() << " for " << op->getNumResults()
            << " results";
-  for (auto [destination, result] : llvm::zip(op.getOuts(), op.getResults()))
+  for (auto [destination, result] : llvm::zip(op.getOuts(), op->getResults()))
     if (destination.getType() != result.getType())
       return op.emitOpError("expects a destination of the result's type ")
              << result.getType() << ", got " << destination.getType();
@@ -173,7 +165,7 @@ LogicalResult AttentionVerifier::verifySizes() {
         }))
       return op.emitOpError("expects an lse of [batch, query heads, query "
                             "length] = ")
-             << shapeText(expected) << ", got " << shapeText(lse.getShape());
+             << sizesText(expected) << ", got " << sizesText(lse.getShape());
   }
   return success();
 }
@@ -231,8 +223,8 @@ LogicalResult AttentionVerifier::verifyBroadcast(StringRef name,
   if (!fits)
     return op.emitOpError("expects ")
            << name << " to broadcast to [batch, query heads, query length, "
-           << "key length] = " << shapeText(full) << ", got "
-           << shapeText(type.getShape());
+           << "key length] = " << sizesText(full) << ", got "
+           << sizesText(type.getShape());
   return success();
 }
 
@@ -265,8 +257,8 @@ LogicalResult AttentionVerifier::verifyVector(StringRef name, Value vector,
       fits &= sizesAgree(given, size);
   if (!fits)
     return op.emitOpError("expects ")
-           << name << " of " << meaning << " = " << shapeText(expected)
-           << ", got " << shapeText(type.getShape());
+           << name << " of " << meaning << " = " << sizesText(expected)
+           << ", got " << sizesText(type.getShape());
   Type element = type.getElementType();
   bool isSink = name == "sinks";
   if (isSink && element != op.getAccumulatorType())
@@ -322,6 +314,37 @@ LogicalResult AttentionVerifier::verifyStrides() {
   return success();
 }
 
+LogicalResult AttentionVerifier::verify() {
+  return success(succeeded(verifyElementTypes()) && succeeded(verifySizes()) &&
+                 succeeded(verifyHeadRatio()) && succeeded(verifyNumbers()) &&
+                 succeeded(verifyBroadcasts()) && succeeded(verifyVectors()) &&
+                 succeeded(verifyStrides()));
+}
+
+LogicalResult attn::verifyForm(AttentionOpInterface op) {
+  return AttentionVerifier{op, {}}.verifyOneForm();
+}
+
+LogicalResult attn::verifyClauses(AttentionOpInterface op) {
+  return AttentionVerifier{op, {}}.verify();
+}
+
+/// C13: the output, or the output and the lse.
+static LogicalResult verifyResults(AttentionOp op) {
+  if (op.isMemRefForm()) {
+    if (op.getOuts().empty() || op.getOuts().size() > 2)
+      return op.emitOpError("on memrefs expects one destination (output) or "
+                            "two (output, lse) in outs(...), got ")
+             << op.getOuts().size();
+    return success();
+  }
+  if (op.getNumResults() < 1 || op.getNumResults() > 2)
+    return op.emitOpError("expects one result (output) or two (output, lse), "
+                          "got ")
+           << op.getNumResults();
+  return success();
+}
+
 LogicalResult AttentionOp::verify() {
   // The generic form states any sizes, and only those of optional operands have
   // been checked: three queries and no key would pass till here.
@@ -329,19 +352,13 @@ LogicalResult AttentionOp::verify() {
   if (sizes[0] != 1 || sizes[1] != 1 || sizes[2] != 1)
     return emitOpError("expects one query, one key and one value, got ")
            << sizes[0] << ", " << sizes[1] << " and " << sizes[2];
-  AttentionVerifier verifier{*this, {}};
-  return success(succeeded(verifier.verifyForm()) &&
-                 succeeded(verifier.verifyElementTypes()) &&
-                 succeeded(verifier.verifySizes()) &&
-                 succeeded(verifier.verifyHeadRatio()) &&
-                 succeeded(verifier.verifyNumbers()) &&
-                 succeeded(verifier.verifyBroadcasts()) &&
-                 succeeded(verifier.verifyVectors()) &&
-                 succeeded(verifier.verifyStrides()));
+  return success(succeeded(verifyForm(*this)) &&
+                 succeeded(verifyResults(*this)) &&
+                 succeeded(verifyClauses(*this)));
 }
 
 /// C12, for one region: its arguments, its yield, its body.
-static LogicalResult verifyRegion(AttentionOp op, Region &region,
+static LogicalResult verifyRegion(AttentionOpInterface op, Region &region,
                                   StringRef name, bool isScore) {
   if (region.empty())
     return success();
@@ -379,15 +396,18 @@ static LogicalResult verifyRegion(AttentionOp op, Region &region,
   return success();
 }
 
-LogicalResult AttentionOp::verifyRegions() {
-  for (Value capture : getCaptures()) {
+/// C12.
+LogicalResult attn::verifyRegionsOf(AttentionOpInterface op) {
+  for (Value capture : op.getCaptures()) {
     Type element = cast<ShapedType>(capture.getType()).getElementType();
     if (!element.isIntOrIndexOrFloat())
-      return emitOpError(
+      return op.emitOpError(
                  "expects captures of integers, indices or floats, got ")
              << element;
   }
   return success(
-      succeeded(verifyRegion(*this, getScoreMod(), "score_mod", true)) &&
-      succeeded(verifyRegion(*this, getMaskMod(), "mask_mod", false)));
+      succeeded(verifyRegion(op, op.getScoreMod(), "score_mod", true)) &&
+      succeeded(verifyRegion(op, op.getMaskMod(), "mask_mod", false)));
 }
+
+LogicalResult AttentionOp::verifyRegions() { return verifyRegionsOf(*this); }

@@ -1,4 +1,4 @@
-//===- Canonicalization.cpp - attn.attention in its shortest form ---------===//
+//===- Canonicalization.cpp - The attention ops in their shortest form ----===//
 //
 // Each pattern removes something that does not change the meaning: a region
 // that is the identity, a bound of the band that hides nothing, a transpose
@@ -17,9 +17,9 @@ using namespace attn;
 namespace {
 
 /// score_mod that yields its score, mask_mod that yields true.
-struct DropIdentityRegion : OpRewritePattern<AttentionOp> {
-  using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(AttentionOp op,
+struct DropIdentityRegion : OpInterfaceRewritePattern<AttentionOpInterface> {
+  using OpInterfaceRewritePattern::OpInterfaceRewritePattern;
+  LogicalResult matchAndRewrite(AttentionOpInterface op,
                                 PatternRewriter &rewriter) const override {
     auto drop = [&](Region &region) {
       rewriter.modifyOpInPlace(op,
@@ -39,12 +39,15 @@ struct DropIdentityRegion : OpRewritePattern<AttentionOp> {
   }
 };
 
-/// Captures that no region reads.
-struct DropUnusedCaptures : OpRewritePattern<AttentionOp> {
-  using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(AttentionOp op,
+/// Captures that no region reads and whose gradient nobody asks for.
+struct DropUnusedCaptures : OpInterfaceRewritePattern<AttentionOpInterface> {
+  using OpInterfaceRewritePattern::OpInterfaceRewritePattern;
+  LogicalResult matchAndRewrite(AttentionOpInterface op,
                                 PatternRewriter &rewriter) const override {
+    auto backward = dyn_cast<AttentionBackwardOp>(*op);
     for (unsigned c = 0, e = op.getCaptures().size(); c < e; ++c) {
+      if (backward && llvm::is_contained(backward.getCaptureGradients(), c))
+        continue;
       auto isUnused = [&](Region &region, unsigned first) {
         return region.empty() || region.getArgument(first + c).use_empty();
       };
@@ -57,6 +60,12 @@ struct DropUnusedCaptures : OpRewritePattern<AttentionOp> {
         if (op.hasMaskMod())
           op.getMaskMod().eraseArgument(kMaskModArguments + c);
         op.getCapturesMutable().erase(c);
+        if (!backward)
+          return;
+        SmallVector<int64_t> numbers(backward.getCaptureGradients());
+        for (int64_t &number : numbers)
+          number -= number > c;
+        backward.setCaptureGradients(numbers);
       });
       return success();
     }
@@ -68,9 +77,9 @@ struct DropUnusedCaptures : OpRewritePattern<AttentionOp> {
 /// nothing: a wide window, the causal diagonal of a single last query. On the
 /// right of a causal diagonal a window repeats it. Without bounds there is no
 /// diagonal to align.
-struct DropUnboundBand : OpRewritePattern<AttentionOp> {
-  using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(AttentionOp op,
+struct DropUnboundBand : OpInterfaceRewritePattern<AttentionOpInterface> {
+  using OpInterfaceRewritePattern::OpInterfaceRewritePattern;
+  LogicalResult matchAndRewrite(AttentionOpInterface op,
                                 PatternRewriter &rewriter) const override {
     int64_t left = op.getWindowLeft(), right = op.getWindowRight();
     bool causal = op.getCausal();
@@ -183,8 +192,13 @@ struct FoldOutputTranspose : OpRewritePattern<linalg::TransposeOp> {
 
 } // namespace
 
+void AttnDialect::getCanonicalizationPatterns(
+    RewritePatternSet &patterns) const {
+  patterns.add<DropIdentityRegion, DropUnusedCaptures, DropUnboundBand>(
+      getContext());
+}
+
 void AttentionOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
                                               MLIRContext *context) {
-  patterns.add<DropIdentityRegion, DropUnusedCaptures, DropUnboundBand,
-               FoldOperandTranspose, FoldOutputTranspose>(context);
+  patterns.add<FoldOperandTranspose, FoldOutputTranspose>(context);
 }

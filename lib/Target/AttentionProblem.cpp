@@ -91,7 +91,7 @@ static bool hasWholeUnits(mlir::ShapedType type) {
   });
 }
 
-AttentionProblem attn::getProblem(AttentionOp op) {
+AttentionProblem attn::getProblem(AttentionOpInterface op) {
   AttentionShape shape = op.getShape();
   AttentionProblem p;
   p.batch = shape.batch;
@@ -118,7 +118,8 @@ AttentionProblem attn::getProblem(AttentionOp op) {
   p.hasSegments = bool(op.getQuerySegments());
   p.hasKvLengths = bool(op.getKvLengths());
   p.hasSinks = bool(op.getSinks());
-  p.returnsLse = op.returnsLse();
+  p.isBackward = llvm::isa<AttentionBackwardOp>(*op);
+  p.returnsLse = bool(op.getLseType());
   mlir::ShapedType output = op.getOutputType();
   p.hasTensorMaps =
       output.getElementTypeBitWidth() == element.getWidth() &&

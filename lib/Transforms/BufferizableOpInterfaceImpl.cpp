@@ -1,7 +1,7 @@
 //===- BufferizableOpInterfaceImpl.cpp - Tensors to memrefs ---------------===//
 //
-// The tensor form of attn.attention becomes the memref form: every operand is
-// read, `outs` are written and become the results in place; without `outs`
+// The tensor form of the attention ops becomes the memref form: every operand
+// is read, `outs` are written and become the results in place; without `outs`
 // the results are allocated. Captured tensors are memrefs in the regions, and
 // tensor.extract there is memref.load.
 //
@@ -21,7 +21,7 @@ using namespace attn;
 using namespace mlir::bufferization;
 
 /// The number of a destination among `outs`, or nothing for a read operand.
-static std::optional<unsigned> destinationNumber(AttentionOp op,
+static std::optional<unsigned> destinationNumber(AttentionOpInterface op,
                                                  OpOperand &operand) {
   MutableOperandRange outs = op.getOutsMutable();
   if (outs.empty() || operand.getOperandNumber() < outs[0].getOperandNumber())
@@ -30,7 +30,7 @@ static std::optional<unsigned> destinationNumber(AttentionOp op,
 }
 
 /// The capture that a block argument of a region stands for, or null.
-static OpOperand *captureOf(AttentionOp op, Value value) {
+static OpOperand *captureOf(AttentionOpInterface op, Value value) {
   auto argument = cast<BlockArgument>(value);
   unsigned first = argument.getOwner()->getParent() == &op.getScoreMod()
                        ? kScoreModArguments
@@ -80,13 +80,14 @@ allocationType(Value result, const BufferizationOptions &options) {
 }
 
 /// One allocation per result.
-static LogicalResult allocateResults(RewriterBase &rewriter, AttentionOp op,
+static LogicalResult allocateResults(RewriterBase &rewriter,
+                                     AttentionOpInterface op,
                                      const BufferizationOptions &options,
                                      SmallVectorImpl<Value> &buffers) {
   ReifiedRankedShapedTypeDims shapes;
-  if (failed(op.reifyResultShapes(rewriter, shapes)))
+  if (failed(reifyResultShapes(rewriter, op, shapes)))
     return failure();
-  for (auto [result, shape] : llvm::zip(op.getResults(), shapes)) {
+  for (auto [result, shape] : llvm::zip(op->getResults(), shapes)) {
     FailureOr<BufferLikeType> type = allocationType(result, options);
     if (failed(type))
       return failure();
@@ -129,29 +130,30 @@ static void bufferizeRegion(RewriterBase &rewriter, Region &region,
 
 namespace {
 
+template <typename OpTy>
 struct AttentionModel
-    : BufferizableOpInterface::ExternalModel<AttentionModel, AttentionOp> {
+    : BufferizableOpInterface::ExternalModel<AttentionModel<OpTy>, OpTy> {
   bool bufferizesToAllocation(Operation *op, Value value) const {
-    return cast<AttentionOp>(op).getOuts().empty();
+    return cast<OpTy>(op).getOuts().empty();
   }
   bool bufferizesToMemoryRead(Operation *op, OpOperand &operand,
                               const AnalysisState &) const {
-    return !destinationNumber(cast<AttentionOp>(op), operand);
+    return !destinationNumber(cast<OpTy>(op), operand);
   }
   bool bufferizesToMemoryWrite(Operation *op, OpOperand &operand,
                                const AnalysisState &) const {
-    return destinationNumber(cast<AttentionOp>(op), operand).has_value();
+    return destinationNumber(cast<OpTy>(op), operand).has_value();
   }
   AliasingValueList getAliasingValues(Operation *op, OpOperand &operand,
                                       const AnalysisState &) const {
     if (std::optional<unsigned> number =
-            destinationNumber(cast<AttentionOp>(op), operand))
+            destinationNumber(cast<OpTy>(op), operand))
       return {{op->getResult(*number), BufferRelation::Equivalent}};
     return {};
   }
   AliasingOpOperandList getAliasingOpOperands(Operation *op, Value value,
                                               const AnalysisState &) const {
-    auto attention = cast<AttentionOp>(op);
+    auto attention = cast<OpTy>(op);
     if (auto result = dyn_cast<OpResult>(value)) {
       if (attention.getOuts().empty())
         return {};
@@ -167,7 +169,7 @@ struct AttentionModel
   getBufferType(Operation *op, Value value, const BufferizationOptions &options,
                 const BufferizationState &state,
                 SmallVector<Value> &invocationStack) const {
-    auto attention = cast<AttentionOp>(op);
+    auto attention = cast<OpTy>(op);
     if (isa<BlockArgument>(value))
       if (OpOperand *capture = captureOf(attention, value))
         return bufferization::getBufferType(capture->get(), options, state,
@@ -181,7 +183,7 @@ struct AttentionModel
   LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
                           const BufferizationOptions &options,
                           BufferizationState &state) const {
-    auto attention = cast<AttentionOp>(op);
+    auto attention = cast<OpTy>(op);
     SmallVector<Value> buffers;
     for (Value operand : op->getOperands()) {
       FailureOr<Value> buffer =
@@ -197,12 +199,13 @@ struct AttentionModel
     OperationState memrefForm(op->getLoc(), op->getName());
     memrefForm.addOperands(buffers);
     memrefForm.addAttributes(op->getDiscardableAttrDictionary().getValue());
-    auto &properties = memrefForm.getOrAddProperties<AttentionOp::Properties>();
+    auto &properties =
+        memrefForm.getOrAddProperties<typename OpTy::Properties>();
     properties = attention.getProperties();
     properties.operandSegmentSizes.back() = op->getNumResults();
     memrefForm.addRegion()->takeBody(attention.getScoreMod());
     memrefForm.addRegion()->takeBody(attention.getMaskMod());
-    auto bufferized = cast<AttentionOp>(rewriter.create(memrefForm));
+    auto bufferized = cast<OpTy>(rewriter.create(memrefForm));
     bufferizeRegion(rewriter, bufferized.getScoreMod(), kScoreModArguments,
                     bufferized.getCaptures());
     bufferizeRegion(rewriter, bufferized.getMaskMod(), kMaskModArguments,
@@ -218,6 +221,8 @@ struct AttentionModel
 void attn::registerBufferizableOpInterfaceExternalModels(
     DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, AttnDialect *) {
-    AttentionOp::attachInterface<AttentionModel>(*context);
+    AttentionOp::attachInterface<AttentionModel<AttentionOp>>(*context);
+    AttentionBackwardOp::attachInterface<AttentionModel<AttentionBackwardOp>>(
+        *context);
   });
 }

@@ -32,7 +32,7 @@ struct SelectTiling : attn::impl::SelectTilingBase<SelectTiling> {
 };
 } // namespace
 
-static LogicalResult configure(AttentionOp op, TargetAttr target) {
+static LogicalResult configure(AttentionOpInterface op, TargetAttr target) {
   if (!op.getTargetAttr())
     op.setTargetAttr(target);
   if (op.getTilingAttr())
@@ -40,8 +40,8 @@ static LogicalResult configure(AttentionOp op, TargetAttr target) {
   llvm::Expected<TilingPlan> plan =
       selectTiling(getProblem(op), op.getTargetAttr().getValue());
   if (!plan)
-    return emitError(op.getLoc()) << "cannot tile 'attn.attention': "
-                                  << llvm::toString(plan.takeError());
+    return emitError(op.getLoc()) << "cannot tile '" << op->getName()
+                                  << "': " << llvm::toString(plan.takeError());
   op.setTilingAttr(TilingAttr::get(op.getContext(), plan->tiling));
   return success();
 }
@@ -53,7 +53,7 @@ void SelectTiling::runOnOperation() {
     return signalPassFailure();
   }
   auto attribute = TargetAttr::get(&getContext(), *target);
-  WalkResult result = getOperation()->walk([&](AttentionOp op) {
+  WalkResult result = getOperation()->walk([&](AttentionOpInterface op) {
     return failed(configure(op, attribute)) ? WalkResult::interrupt()
                                             : WalkResult::advance();
   });

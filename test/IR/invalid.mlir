@@ -1,7 +1,7 @@
 // Every message of the verifier and of the parser, by the number of the
 // constraint (C1 to C13) in the op's documentation.
 // RUN: attn-opt %s -split-input-file -verify-diagnostics
-// RUN: %python %S/check-messages.py %s %S/attributes-invalid.mlir %attn_source/lib/IR
+// RUN: %python %S/check-messages.py %s %S/backward-invalid.mlir %S/attributes-invalid.mlir %attn_source/lib/IR
 
 // C1: ranks.
 func.func @c1_rank(%q: tensor<2x3x4xf32>, %k: tensor<1x2x3x4xf32>) {
@@ -624,6 +624,6 @@ func.func @generic_scalar(%q: f32) {
 // -----
 
 func.func @yield_parent(%s: f32) {
-  // expected-error@+1 {{expects parent op 'attn.attention'}}
+  // expected-error@+1 {{expects parent op to be one of 'attn.attention, attn.attention_backward'}}
   attn.yield %s : f32
 }

@@ -91,7 +91,7 @@ static std::string print(Operation *op) {
 
 /// Calls what embedders call; the answers are in the unit tests.
 static void askEverything(ModuleOp module) {
-  module.walk([](attn::AttentionOp op) {
+  module.walk([](attn::AttentionOpInterface op) {
     (void)op.getShape();
     (void)op.getScaleValue();
     (void)op.getBandLeft();
@@ -99,7 +99,7 @@ static void askEverything(ModuleOp module) {
     (void)isMemoryEffectFree(op);
     OpBuilder builder(op);
     ReifiedRankedShapedTypeDims sizes;
-    (void)op.reifyResultShapes(builder, sizes);
+    (void)reifyResultShapes(builder, op, sizes);
   });
 }
 

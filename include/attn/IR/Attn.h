@@ -25,6 +25,17 @@ struct AttentionShape {
 llvm::hash_code hash_value(const TargetDescription &target);
 llvm::hash_code hash_value(const Tiling &tiling);
 
+class AttentionOpInterface;
+
+/// Bodies of AttentionOpInterface.
+namespace detail {
+AttentionShape getShape(AttentionOpInterface op);
+mlir::FloatType getAccumulatorType(AttentionOpInterface op);
+std::optional<int64_t> getBandLeft(AttentionOpInterface op);
+std::optional<int64_t> getBandRight(AttentionOpInterface op);
+std::optional<double> getScaleValue(AttentionOpInterface op);
+} // namespace detail
+
 } // namespace attn
 
 #include "attn/IR/AttnEnums.h.inc"
@@ -33,6 +44,8 @@ llvm::hash_code hash_value(const Tiling &tiling);
 
 #define GET_ATTRDEF_CLASSES
 #include "attn/IR/AttnAttributes.h.inc"
+
+#include "attn/IR/AttnInterfaces.h.inc"
 
 #define GET_OP_CLASSES
 #include "attn/IR/AttnOps.h.inc"

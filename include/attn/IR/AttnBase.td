@@ -13,7 +13,7 @@ def Attn_Dialect : Dialect {
   let summary = "Exact softmax attention, from its meaning to a tiled kernel";
   let description = [{
     One operation, `attn.attention`, says what dense softmax attention
-    computes. The passes of this project turn it into a fused, tiled,
+    computes, and `attn.attention_backward` what its gradients are. The passes of this project turn it into a fused, tiled,
     online-softmax loop nest whose tiles fit the on-chip memory of a named
     chip; the score matrix never exists in main memory.
   }];
@@ -22,6 +22,7 @@ def Attn_Dialect : Dialect {
     "::mlir::memref::MemRefDialect", "::mlir::tensor::TensorDialect"
   ];
   let useDefaultAttributePrinterParser = 1;
+  let hasCanonicalizer = 1;
 }
 
 #endif // ATTN_BASE

@@ -5,6 +5,7 @@
 
 include "attn/IR/AttnBase.td"
 include "attn/IR/AttnAttributes.td"
+include "attn/IR/AttnInterfaces.td"
 include "mlir/Interfaces/InferTypeOpInterface.td"
 include "mlir/Interfaces/ControlFlowInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
@@ -17,11 +18,44 @@ def Attn_BoundAttr : TypedSignlessIntegerAttrBase<I64, "int64_t", "window bound"
 
 def Attn_Shaped : AnyTypeOf<[AnyRankedTensor, AnyMemRef]>;
 
-def Attn_AttentionOp : Attn_Op<"attention", !listconcat([
+/// Attention forward or backward. The operands that both have come first, in one
+/// order; each adds its own, and destinations last.
+class Attn_AttentionLikeOp<string opMnemonic, dag ownOperands, dag ownAttributes>
+    : Attn_Op<opMnemonic, !listconcat([
     AttrSizedOperandSegments, IsolatedFromAbove, RecursivelySpeculatable,
+    Attn_AttentionOpInterface,
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
     DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>
   ], SingleBlockImplicitTerminator<"::attn::YieldOp">.traits)> {
+  let arguments = !con((ins
+    Attn_Shaped:$query, Attn_Shaped:$key, Attn_Shaped:$value,
+    Optional<Attn_Shaped>:$bias, Optional<Attn_Shaped>:$mask,
+    Optional<Attn_Shaped>:$kv_lengths,
+    Optional<Attn_Shaped>:$query_segments, Optional<Attn_Shaped>:$kv_segments,
+    Optional<Attn_Shaped>:$sinks, Optional<Attn_Shaped>:$query_offset,
+    Variadic<Attn_Shaped>:$captures),
+    ownOperands, (ins
+    Variadic<Attn_Shaped>:$outs,
+    OptionalAttr<F64Attr>:$scale, OptionalAttr<F64Attr>:$softcap,
+    UnitAttr:$causal,
+    DefaultValuedAttr<Attn_AlignmentAttr, "::attn::Alignment::top_left">:$alignment,
+    DefaultValuedAttr<Attn_BoundAttr, "-1">:$window_left,
+    DefaultValuedAttr<Attn_BoundAttr, "-1">:$window_right,
+    DefaultValuedAttr<Attn_LayoutAttr, "::attn::Layout::bhsd">:$query_layout,
+    DefaultValuedAttr<Attn_LayoutAttr, "::attn::Layout::bhsd">:$key_layout,
+    DefaultValuedAttr<Attn_LayoutAttr, "::attn::Layout::bhsd">:$value_layout,
+    DefaultValuedAttr<Attn_LayoutAttr, "::attn::Layout::bhsd">:$output_layout,
+    OptionalAttr<Attn_TargetAttr>:$target, OptionalAttr<Attn_TilingAttr>:$tiling),
+    ownAttributes);
+  let regions = (region MaxSizedRegion<1>:$score_mod, MaxSizedRegion<1>:$mask_mod);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
+}
+
+def Attn_AttentionOp : Attn_AttentionLikeOp<"attention", (ins), (ins)> {
   let summary = "dense softmax attention";
   let description = [{
     For every batch `b`, query head `h` and query row `i`
@@ -110,64 +144,108 @@ def Attn_AttentionOp : Attn_Op<"attention", !listconcat([
     the online-softmax loop nest; a conversion per target family does the rest.
   }];
 
-  let arguments = (ins
-    Attn_Shaped:$query, Attn_Shaped:$key, Attn_Shaped:$value,
-    Optional<Attn_Shaped>:$bias, Optional<Attn_Shaped>:$mask,
-    Optional<Attn_Shaped>:$kv_lengths,
-    Optional<Attn_Shaped>:$query_segments, Optional<Attn_Shaped>:$kv_segments,
-    Optional<Attn_Shaped>:$sinks, Optional<Attn_Shaped>:$query_offset,
-    Variadic<Attn_Shaped>:$captures,
-    Variadic<Attn_Shaped>:$outs,
-    OptionalAttr<F64Attr>:$scale, OptionalAttr<F64Attr>:$softcap,
-    UnitAttr:$causal,
-    DefaultValuedAttr<Attn_AlignmentAttr, "::attn::Alignment::top_left">:$alignment,
-    DefaultValuedAttr<Attn_BoundAttr, "-1">:$window_left,
-    DefaultValuedAttr<Attn_BoundAttr, "-1">:$window_right,
-    DefaultValuedAttr<Attn_LayoutAttr, "::attn::Layout::bhsd">:$query_layout,
-    DefaultValuedAttr<Attn_LayoutAttr, "::attn::Layout::bhsd">:$key_layout,
-    DefaultValuedAttr<Attn_LayoutAttr, "::attn::Layout::bhsd">:$value_layout,
-    DefaultValuedAttr<Attn_LayoutAttr, "::attn::Layout::bhsd">:$output_layout,
-    OptionalAttr<Attn_TargetAttr>:$target, OptionalAttr<Attn_TilingAttr>:$tiling);
-  let regions = (region MaxSizedRegion<1>:$score_mod, MaxSizedRegion<1>:$mask_mod);
-  let results = (outs Variadic<AnyRankedTensor>:$results);
-
-  let hasCustomAssemblyFormat = 1;
-  let hasVerifier = 1;
-  let hasRegionVerifier = 1;
   let hasCanonicalizer = 1;
 
   let extraClassDeclaration = [{
-    /// Sizes by name, merged over the operands: a size that any operand knows
-    /// is known. `mlir::ShapedType::kDynamic` stands for the others.
-    ::attn::AttentionShape getShape();
-
-    /// The memref form has destinations and no results.
-    bool isMemRefForm() { return ::llvm::isa<::mlir::MemRefType>(getQuery().getType()); }
-    /// Type of the output and, when asked for, of the lse (tensor or memref).
+    bool returnsLse() { return bool(getLseType()); }
+    /// Results in the tensor form, destinations in the memref form.
     ::mlir::ShapedType getOutputType();
     ::mlir::ShapedType getLseType();
-    bool returnsLse() { return bool(getLseType()); }
-
-    /// Element type of query, key and value.
-    ::mlir::FloatType getElementType();
-    /// f32, or f64 for f64 queries: scores, softmax statistics, accumulators.
-    ::mlir::FloatType getAccumulatorType();
-
-    /// The bounds of the diagonal band, from `causal` and `window` together:
-    /// key j is visible when i + offset - left <= j <= i + offset + right.
-    /// Empty when unbounded.
-    ::std::optional<int64_t> getBandLeft();
-    ::std::optional<int64_t> getBandRight();
-
-    bool hasScoreMod() { return !getScoreMod().empty(); }
-    bool hasMaskMod() { return !getMaskMod().empty(); }
-    /// `scale`, or 1/sqrt(D); D must be static when scale is absent.
-    ::std::optional<double> getScaleValue();
   }];
 }
 
+def Attn_AttentionBackwardOp : Attn_AttentionLikeOp<"attention_backward", (ins
+    Attn_Shaped:$output, Attn_Shaped:$lse, Attn_Shaped:$output_gradient,
+    Optional<Attn_Shaped>:$lse_gradient), (ins
+    UnitAttr:$bias_gradient, UnitAttr:$sinks_gradient,
+    DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$capture_gradients,
+    UnitAttr:$deterministic)> {
+  let summary = "the gradients of dense softmax attention";
+  let description = [{
+    Takes what `attn.attention` took and returned, and the gradient of its output. No score was
+    kept: with `s(i, j)` computed again by the formula of `attn.attention`,
+
+    ```
+    p(i, j)   = exp(s(i, j) - lse[i])
+    delta(i)  = sum_d output_gradient[i, d] * output[i, d] - lse_gradient[i]
+    dP(i, j)  = sum_d output_gradient[i, d] * value[j, d]
+    dS(i, j)  = p(i, j) * (dP(i, j) - delta(i))                 gradient of the final score
+    dX(i, j)  = dS(i, j) * (d s / d x)(i, j)                    of x = scale * query . key
+
+    dQuery[i] = scale * sum_j dX(i, j) * key[j]
+    dKey[j]   = scale * sum_i dX(i, j) * query[i]
+    dValue[j] = sum_i p(i, j) * output_gradient[i]
+    dBias     = dS, summed over the dimensions that the bias broadcasts along
+    dSinks    = - sum_i exp(sinks - lse[i]) * delta(i)
+    dCapture[x] = sum of dS(i, j) * (d s / d capture[x])(i, j)
+    ```
+
+    where sums over `i` run over all query heads of a key/value head, those of a sink over the
+    batch, those of a capture over every pair that reads the element. `d s / d x` goes through
+    softcap and score region; the compiler differentiates the region in reverse mode. This is
+    algorithm 2 of Dao et al., FlashAttention (2022), with the score region added.
+
+    **Operands.** Those of `attn.attention`, with the same clauses, and
+
+    | operand | shape | element type |
+    |---|---|---|
+    | `output`, `output_gradient` | that of the output, in `layout(output = ...)` | any float |
+    | `lse`, `lse_gradient` | `[B, Hq, Sq]` | f32 (f64 for f64 queries) |
+    | dQuery, dKey, dValue | shape and layout of query, key and value | any float |
+    | dBias, dSinks, dCapture | shape of the operand | f32 (f64 for f64 queries) |
+
+    dQuery, dKey and dValue are always results, in this order. `gradients(bias, sinks, captures[0, 2])`
+    asks for others, which follow in the order bias, sinks, captures. They are sums over many pairs,
+    hence in the type of the accumulators.
+
+    **Constraints.** C1 to C13 of `attn.attention` hold. Beside them:
+
+    14. (C14) output and output gradient have the output's shape, lse and its gradient that of the lse.
+    15. (C15) there is one result (or destination) a gradient, with the shape of its operand.
+    16. (C16) `gradients` asks for a bias or sinks that the op has, and for float captures by number, ascending.
+    17. (C17) a row without a visible key has gradient 0 and adds nothing to any other. So does a pair whose
+        probability is 0, whatever the derivative of its score.
+    18. (C18) each op of score_mod between the score, or a capture whose gradient is asked for, and the result
+        must have a derivative; `attn-differentiate` and `attn-tile` refuse the others by name. Where the derivative jumps,
+        it is 0 for steps (`floor`, conversions to integers), 0 for `absf` at 0, and for
+        `maximumf` and `minimumf` of equal numbers one half each.
+    19. (C19) with `deterministic` equal inputs give equal bits. Without it a schedule may add in any order.
+    20. (C20) A NaN or Inf that no query of a head can see is in no gradient; one that is visible to some
+        rows and hidden from others may reach the others.
+
+    **Example.** The gradients of causal attention with a bias:
+
+    ```mlir
+    func.func @gradients(%q: tensor<1x8x128x64xf32>, %k: tensor<1x2x128x64xf32>, %v: tensor<1x2x128x64xf32>,
+                         %bias: tensor<8x128x128xf32>, %o: tensor<1x8x128x64xf32>, %lse: tensor<1x8x128xf32>,
+                         %do: tensor<1x8x128x64xf32>)
+        -> (tensor<1x8x128x64xf32>, tensor<1x2x128x64xf32>, tensor<1x2x128x64xf32>, tensor<8x128x128xf32>) {
+      %dq, %dk, %dv, %db = attn.attention_backward %q, %k, %v, %o, %lse, %do
+        bias(%bias : tensor<8x128x128xf32>) causal gradients(bias)
+        : tensor<1x8x128x64xf32>, tensor<1x2x128x64xf32>, tensor<1x2x128x64xf32>,
+          tensor<1x8x128x64xf32>, tensor<1x8x128xf32>, tensor<1x8x128x64xf32>
+        -> tensor<1x8x128x64xf32>, tensor<1x2x128x64xf32>, tensor<1x2x128x64xf32>, tensor<8x128x128xf32>
+      return %dq, %dk, %dv, %db : tensor<1x8x128x64xf32>, tensor<1x2x128x64xf32>, tensor<1x2x128x64xf32>, tensor<8x128x128xf32>
+    }
+    ```
+
+    **Lowering.** As `attn.attention`: `attn-select-tiling` decides, `attn-tile` expands.
+  }];
+
+  let extraClassDeclaration = [{
+    ::mlir::ShapedType getOutputType() {
+      return ::llvm::cast<::mlir::ShapedType>(getOutput().getType());
+    }
+    ::mlir::ShapedType getLseType() {
+      return ::llvm::cast<::mlir::ShapedType>(getLse().getType());
+    }
+    /// The operands whose gradients are asked for, one a result or destination:
+    /// query, key, value, then bias, sinks and captures as requested.
+    ::llvm::SmallVector<::mlir::Value> getDifferentiated();
+  }];
+}
 def Attn_YieldOp : Attn_Op<"yield", [Pure, Terminator, ReturnLike,
-                                     HasParent<"::attn::AttentionOp">]> {
+                                     ParentOneOf<["::attn::AttentionOp", "::attn::AttentionBackwardOp"]>]> {
   let summary = "ends a score_mod or mask_mod region";
   let description = [{
     Yields the modified score (`score_mod`) or the visibility (`mask_mod`).

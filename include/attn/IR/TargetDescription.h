@@ -152,6 +152,11 @@ struct Tiling {
   /// ("exact"), or a reference that follows it when it has grown by more than a
   /// bound ("conditional") or when a row sum leaves a bound ("stale").
   std::string softmax = "exact";
+  /// Of a backward, how the gradient of the query comes about: by a loop nest
+  /// of its own, which computes the scores again ("recomputed", deterministic),
+  /// or added up in main memory by the nest over key blocks ("accumulated").
+  /// Empty of a forward.
+  std::string queryGradient;
 
   template <typename Self, typename Visitor>
   static void visitFields(Self &self, Visitor &&visit) {
@@ -165,6 +170,7 @@ struct Tiling {
     visit("register_columns", self.registerColumns);
     visit("pack", self.pack);
     visit("softmax", self.softmax);
+    visit("query_gradient", self.queryGradient);
   }
   bool operator==(const Tiling &o) const;
 };

@@ -13,7 +13,7 @@
 #include <string>
 
 namespace attn {
-class AttentionOp;
+class AttentionOpInterface;
 
 struct AttentionProblem {
   /// The size of a dimension that is not known at compile time.
@@ -40,6 +40,8 @@ struct AttentionProblem {
   bool hasKvLengths = false;
   bool hasSinks = false;
   bool returnsLse = false;
+  /// The gradients are asked for, not the output.
+  bool isBackward = false;
   /// Some size stands for all that may come: see withRepresentativeSizes.
   bool isRepresentative = false;
   /// Tensor maps can describe the operands, as far as is known: all strides of
@@ -64,7 +66,7 @@ struct AttentionProblem {
   double visiblePairs() const;
 };
 
-AttentionProblem getProblem(AttentionOp op);
+AttentionProblem getProblem(AttentionOpInterface op);
 
 } // namespace attn
 
