@@ -14,7 +14,8 @@ using namespace attn;
 using namespace attn::reference;
 
 namespace {
-/// The operand groups, numbered as in the op's definition.
+/// The operand groups, numbered as in the definition of the forward op; the
+/// backward op has the same up to the captures.
 enum Segment : unsigned {
   Query,
   Key,
@@ -32,7 +33,7 @@ enum Segment : unsigned {
 
 class ProblemBuilder {
 public:
-  ProblemBuilder(AttentionOp op, ArrayRef<Array> arrays)
+  ProblemBuilder(AttentionOpInterface op, ArrayRef<Array> arrays)
       : arrays(arrays), op(op) {
     problem.op = op;
   }
@@ -53,6 +54,7 @@ private:
     return first + length <= arrays.size() ? arrays.slice(first, length)
                                            : ArrayRef<Array>();
   }
+  StringRef name() { return op->getName().getStringRef(); }
   const Array &arrayOf(Segment segment) { return arraysOf(segment).front(); }
   HeadRows rowsOf(Segment segment, Layout layout) {
     const Array &array = arrayOf(segment);
@@ -67,7 +69,7 @@ private:
   }
 
   ArrayRef<Array> arrays;
-  AttentionOp op;
+  AttentionOpInterface op;
   AttentionProblem problem;
 };
 
@@ -84,8 +86,8 @@ StringRef nameOf(Segment segment) {
 llvm::Error ProblemBuilder::checkTypes() {
   unsigned all = op->getNumOperands(), inputs = all - op.getOuts().size();
   if (arrays.size() != inputs && arrays.size() != all)
-    return errorText("attn.attention has " + llvm::Twine(inputs) +
-                     " inputs, got " + llvm::Twine(arrays.size()) + " arrays");
+    return errorText(name() + " has " + llvm::Twine(inputs) + " inputs, got " +
+                     llvm::Twine(arrays.size()) + " arrays");
   for (auto [index, array] : llvm::enumerate(arrays)) {
     auto type = cast<ShapedType>(op->getOperand(index).getType());
     bool fits = type.getRank() == array.rank();
@@ -93,8 +95,8 @@ llvm::Error ProblemBuilder::checkTypes() {
       for (auto [given, size] : llvm::zip(array.shape, type.getShape()))
         fits &= ShapedType::isDynamic(size) || given == size;
     if (!fits)
-      return errorText("operand #" + llvm::Twine(index) +
-                       " of attn.attention is " + shapeText(type.getShape()) +
+      return errorText("operand #" + llvm::Twine(index) + " of " + name() +
+                       " is " + shapeText(type.getShape()) +
                        ", got an array of " + shapeText(array.shape));
     if (Array(array.shape).size() != array.size())
       return errorText("operand #" + llvm::Twine(index) + " has " +
@@ -132,13 +134,14 @@ llvm::Error ProblemBuilder::checkSizes() {
                      v[sequenceDimension(vl)], shape.kvLength}};
   for (const Check &check : checks)
     if (check.given != check.expected)
-      return errorText(llvm::Twine("attn.attention expects the ") + check.what +
-                       " " + llvm::Twine(check.expected) + ", got " +
+      return errorText(name() + " expects the " + check.what + " " +
+                       llvm::Twine(check.expected) + ", got " +
                        llvm::Twine(check.given));
   bool whole = shape.kvHeads == 0 ? shape.queryHeads == 0
                                   : shape.queryHeads % shape.kvHeads == 0;
   if (!whole)
-    return errorText("attn.attention expects the query heads to be a whole "
+    return errorText(name() +
+                     " expects the query heads to be a whole "
                      "multiple of the key/value heads, got " +
                      llvm::Twine(shape.queryHeads) + " and " +
                      llvm::Twine(shape.kvHeads));
@@ -165,7 +168,7 @@ llvm::Error ProblemBuilder::checkBroadcast(Segment segment,
     int64_t position = 4 - array.rank() + d, size = array.shape[d];
     bool broadcasts = type.getDimSize(d) == 1;
     if (!broadcasts && size != full[position])
-      return errorText("attn.attention expects the " + nameOf(segment) +
+      return errorText(name() + " expects the " + nameOf(segment) +
                        " to broadcast to " + shapeText(full) + ", got " +
                        shapeText(array.shape) +
                        (size == 1 ? "; a size that broadcasts must be 1 in the "
@@ -184,20 +187,22 @@ llvm::Error ProblemBuilder::checkVector(Segment segment,
     return llvm::Error::success();
   array = &arrayOf(segment);
   if (ArrayRef(array->shape) != expected)
-    return errorText("attn.attention expects " + nameOf(segment) + " of " +
+    return errorText(name() + " expects " + nameOf(segment) + " of " +
                      shapeText(expected) + ", got " + shapeText(array->shape));
   return llvm::Error::success();
 }
 
-/// Destinations, where they are given.
+/// Destinations of the forward op, where they are given.
 llvm::Error ProblemBuilder::checkDestinations() {
   const AttentionShape &s = problem.shape;
   problem.outputShape = {s.batch, s.queryHeads, s.queryLength, s.valueDim};
   if (op.getOutputLayout() == Layout::bshd)
     std::swap(problem.outputShape[1], problem.outputShape[2]);
-  int64_t lseShape[] = {s.batch, s.queryHeads, s.queryLength};
+  problem.lseShape = {s.batch, s.queryHeads, s.queryLength};
+  if (!isa<AttentionOp>(*op))
+    return llvm::Error::success();
   for (auto [index, array] : llvm::enumerate(arraysOf(Outs))) {
-    ArrayRef<int64_t> expected = lseShape;
+    ArrayRef<int64_t> expected = problem.lseShape;
     if (index == 0)
       expected = problem.outputShape;
     if (ArrayRef(array.shape) != expected)
@@ -250,7 +255,7 @@ llvm::Expected<AttentionProblem> ProblemBuilder::build() {
 }
 
 llvm::Expected<AttentionProblem>
-AttentionProblem::build(AttentionOp op, ArrayRef<Array> operands) {
+AttentionProblem::build(AttentionOpInterface op, ArrayRef<Array> operands) {
   return ProblemBuilder(op, operands).build();
 }
 
@@ -260,7 +265,7 @@ bool AttentionProblem::isVisible(int64_t b, int64_t h, int64_t i,
   if (kvLengths && j >= static_cast<int64_t>(kvLengths->data[b]))
     return false;
   // C6. Distances, not bounds: a bound may be as large as an i64 holds.
-  AttentionOp attention = op;
+  AttentionOpInterface attention = op;
   int64_t offset = 0;
   if (queryOffset)
     offset = static_cast<int64_t>(
@@ -282,7 +287,7 @@ bool AttentionProblem::isVisible(int64_t b, int64_t h, int64_t i,
 }
 
 int64_t AttentionProblem::outputRow(int64_t b, int64_t h, int64_t i) const {
-  AttentionOp attention = op;
+  AttentionOpInterface attention = op;
   int64_t row = attention.getOutputLayout() == Layout::bhsd
                     ? (b * shape.queryHeads + h) * shape.queryLength + i
                     : (b * shape.queryLength + i) * shape.queryHeads + h;

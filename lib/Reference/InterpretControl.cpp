@@ -1,6 +1,7 @@
 //===- InterpretControl.cpp - scf and func --------------------------------===//
 
 #include "Interpreter.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
@@ -145,6 +146,16 @@ static llvm::Error runCall(Interpreter &interpreter, func::CallOp op) {
   return llvm::Error::success();
 }
 
+/// Memory is freed with the interpreter.
+static llvm::Error runAllocaScope(Interpreter &interpreter,
+                                  memref::AllocaScopeOp op) {
+  Results results = interpreter.runBlock(op.getBodyRegion().front());
+  if (!results)
+    return results.takeError();
+  interpreter.set(op.getResults(), *results);
+  return llvm::Error::success();
+}
+
 void attn::reference::addControlHandlers(HandlerTable &table) {
   table.add<runFor>();
   table.add<runIf>();
@@ -152,4 +163,5 @@ void attn::reference::addControlHandlers(HandlerTable &table) {
   table.add<runForall>();
   table.add<runParallel>();
   table.add<runCall>();
+  table.add<runAllocaScope>();
 }

@@ -95,7 +95,7 @@ llvm::Error RowEvaluator<T>::findVisibleKeys(int64_t b, int64_t h, int64_t i) {
 /// Rule 3: scale, softcap, score region, bias, in this order.
 template <typename T>
 llvm::Error RowEvaluator<T>::modifyScores(int64_t b, int64_t h, int64_t i) {
-  AttentionOp op = problem.op;
+  AttentionOpInterface op = problem.op;
   T scale = static_cast<T>(problem.scale);
   T cap = op.getSoftcap() ? static_cast<T>(op.getSoftcap()->convertToDouble())
                           : T(0);
@@ -258,7 +258,7 @@ static double luckOf(int64_t rows) {
   return 1 / std::sqrt(std::max<double>(rows, 1));
 }
 
-double attn::errorBound(AttentionOp op, double straightforwardError,
+double attn::errorBound(AttentionOpInterface op, double straightforwardError,
                         int64_t rows) {
   double element = unitRoundoff(op.getElementType()),
          accumulator = unitRoundoff(op.getAccumulatorType());
@@ -274,7 +274,7 @@ double attn::lseError(const Array &got, const Array &expected) {
   return relativeError(got, expected, /*least=*/1);
 }
 
-double attn::lseBound(AttentionOp op, double straightforwardError,
+double attn::lseBound(AttentionOpInterface op, double straightforwardError,
                       int64_t rows) {
   return 1.5 * straightforwardError +
          (2 + 8 * luckOf(rows)) * unitRoundoff(op.getAccumulatorType());

@@ -72,7 +72,7 @@ llvm::Error RegionProgram::add(Operation &op, ArrayRef<Array> captures,
 
 llvm::Expected<Scalar> RegionProgram::run(ArrayRef<Scalar> arguments) {
   llvm::copy(arguments, slots.begin());
-  for (const Instruction &instruction : instructions) {
+  for (Instruction &instruction : instructions) {
     if (instruction.capture) {
       if (llvm::Error error = read(instruction))
         return std::move(error);
@@ -91,7 +91,7 @@ llvm::Expected<Scalar> RegionProgram::run(ArrayRef<Scalar> arguments) {
   return slots[yielded];
 }
 
-llvm::Error RegionProgram::read(const Instruction &instruction) {
+llvm::Error RegionProgram::read(Instruction &instruction) {
   const Array &capture = *instruction.capture;
   int64_t linear = 0;
   bool isInside = true;
@@ -102,6 +102,7 @@ llvm::Error RegionProgram::read(const Instruction &instruction) {
     linear = linear * size + index;
   }
   if (isInside) {
+    instruction.element = linear;
     slots[instruction.result] =
         scalarOfType(capture.data[linear], instruction.elementType);
     return llvm::Error::success();
@@ -116,6 +117,54 @@ llvm::Error RegionProgram::read(const Instruction &instruction) {
                     llvm::make_range(indices.begin(), indices.end()),
                     shapeText(capture.shape), position())
           .str());
+}
+
+llvm::Error
+RegionProgram::prepareDerivatives(ArrayRef<int64_t> wantedCaptures) {
+  std::vector<bool> isActive(slots.size(), false);
+  isActive[Score] = true;
+  for (Instruction &instruction : instructions) {
+    instruction.isActive =
+        instruction.capture
+            ? llvm::is_contained(wantedCaptures, instruction.captureNumber)
+            : isa<FloatType>(instruction.op->getResult(0).getType()) &&
+                  llvm::any_of(instruction.operands,
+                               [&](unsigned slot) { return isActive[slot]; });
+    isActive[instruction.result] = instruction.isActive;
+    if (!instruction.isActive || instruction.capture)
+      continue;
+    StringRef op = instruction.op->getName().getStringRef();
+    instruction.derivative = lookUpLaneDerivative(op);
+    if (!instruction.derivative)
+      return errorText("the reference knows no derivative of " + op + " (in " +
+                       name + ")");
+  }
+  return llvm::Error::success();
+}
+
+double RegionProgram::differentiate(double gradient,
+                                    CaptureGradient addToCapture) {
+  gradients.assign(slots.size(), 0.0);
+  gradients[yielded] = gradient;
+  for (const Instruction &instruction : llvm::reverse(instructions)) {
+    double own = gradients[instruction.result];
+    if (!instruction.isActive || own == 0)
+      continue;
+    if (instruction.capture) {
+      addToCapture(instruction.captureNumber, instruction.element, own);
+      continue;
+    }
+    Scalar operands[3];
+    double partials[3] = {0, 0, 0};
+    for (auto [operand, slot] : llvm::zip_first(instruction.operands, operands))
+      slot = slots[operand];
+    instruction.derivative(operands, slots[instruction.result].f, partials);
+    for (auto [operand, partial] :
+         llvm::zip_first(instruction.operands, partials))
+      if (partial != 0)
+        gradients[operand] += own * partial;
+  }
+  return gradients[Score];
 }
 
 std::string RegionProgram::position() const {

@@ -53,6 +53,34 @@ llvm::Expected<OracleResult>
 evaluateStraightforward(AttentionOp op, llvm::ArrayRef<Array> operands,
                         RowFilter wanted = nullptr);
 
+/// The gradient of one operand.
+struct GradientResult {
+  Array value;
+  /// The sum of the absolute values of the terms that `value` is the sum of:
+  /// what rounding errors are relative to where terms cancel.
+  Array magnitude;
+};
+
+/// The gradients that the backward op returns, in the order of its results,
+/// in closed form and f64 (long double for f64 queries), pair by pair.
+/// `operands` are in the op's operand order, without destinations. Output and
+/// lse are taken as they are given, not computed again. No pair is touched
+/// that is not visible.
+llvm::Expected<llvm::SmallVector<GradientResult>>
+evaluateBackward(AttentionBackwardOp op, llvm::ArrayRef<Array> operands);
+
+/// The straightforward implementation at the op's own precision, as
+/// `evaluateStraightforward` is of the forward. Probabilities and gradients of
+/// scores are factors of products, and of the element type there.
+llvm::Expected<llvm::SmallVector<GradientResult>>
+evaluateStraightforwardBackward(AttentionBackwardOp op,
+                                llvm::ArrayRef<Array> operands);
+
+/// ||got - expected|| / ||magnitude||, with what is not finite as in
+/// `relativeError`. Where all terms cancel the gradient is 0 and its error the
+/// roundings of the terms, so the norm of the gradient measures nothing.
+double gradientError(const Array &got, const GradientResult &expected);
+
 /// The largest `relativeError` that a kernel's output may have: 1.5 times the
 /// straightforward implementation's, and what the roundings of few numbers
 /// leave to luck. The straightforward result may be exact (a single key) where
@@ -62,7 +90,7 @@ evaluateStraightforward(AttentionOp op, llvm::ArrayRef<Array> operands,
 /// accumulator's, in every element of the row: over `rows` of them, these fall
 /// with the square root of their number. So does what two samples of one error
 /// differ by, the straightforward one and the kernel's.
-double errorBound(AttentionOp op, double straightforwardError,
+double errorBound(AttentionOpInterface op, double straightforwardError,
                   int64_t rows = std::numeric_limits<int64_t>::max());
 
 /// The error of an lse. It is that of the sum of exponentials, relative, so
@@ -73,7 +101,7 @@ double lseError(const Array &got, const Array &expected);
 /// implementation's, two more roundings, from powers of two to powers of e, and
 /// up to 8 unit roundoffs in a row where the greatest score and the logarithm
 /// of the sum are of opposite signs.
-double lseBound(AttentionOp op, double straightforwardError,
+double lseBound(AttentionOpInterface op, double straightforwardError,
                 int64_t rows = std::numeric_limits<int64_t>::max());
 
 /// A function's one attention op, and where its operands come from.
