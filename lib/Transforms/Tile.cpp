@@ -1,6 +1,7 @@
 //===- Tile.cpp - From attention to the online-softmax loop nest ----------===//
 //
-// attn-tile replaces the memref form of attn.attention by loops over blocks
+// attn-tile replaces the memref form of attn.attention (the backward op:
+// TileBackward.cpp) by loops over blocks
 // whose tiles stay on chip. The score matrix is never written:
 //
 //   for each (batch b, query head h, query block t)          "tasks"
@@ -78,6 +79,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "SoftmaxUpdate.h"
+#include "TileBackward.h"
 #include "TileMask.h"
 #include "TileScore.h"
 #include "attn/IR/TiledForm.h"
@@ -103,7 +105,7 @@ using namespace attn;
 /// Head dimensions are the widths of vectors: as wide as blocks may be long.
 static constexpr int64_t kWidestTile = 65536;
 
-static LogicalResult verifyTileable(AttentionOp op) {
+static LogicalResult verifyTileable(AttentionOpInterface op) {
   if (!op.isMemRefForm())
     return op.emitOpError("expects the memref form to tile, got tensors; run "
                           "one-shot-bufferize first");
@@ -156,10 +158,6 @@ private:
                        Value firstKey, Value seenKeys);
   void writeResults(const Task &task, SoftmaxUpdate &softmax,
                     const SoftmaxState &state, Value sink);
-
-  /// lhs times rhs as vector.contract over the dimensions (i, j, k).
-  Value contract(Value lhs, Value rhs, Value acc, bool rhsIsTransposed,
-                 StringRef role);
 
   AttentionOp op;
   const Tiling tiling;
@@ -312,7 +310,7 @@ Value AttentionTiler::multiplyScores(const Task &task, Value query,
       read(b, VectorType::get({b.columns, sizes.headDim}, element), keyView,
            {firstKey, zero}, b.constant(element, 0), {task.keys.isWhole, true});
   setRole(key.getDefiningOp(), role::kKey);
-  return contract(query, key, zeros, /*rhsIsTransposed=*/true, role::kScores);
+  return contract(b, query, key, zeros, Transposed::Right, role::kScores);
 }
 
 Value AttentionTiler::multiplyValues(const Task &task, Value probabilities,
@@ -325,24 +323,8 @@ Value AttentionTiler::multiplyValues(const Task &task, Value probabilities,
   Value value = read(b, type, valueView, {firstKey, zero},
                      b.constant(element, 0), {task.keys.isWhole, true}, mask);
   setRole(value.getDefiningOp(), role::kValue);
-  return contract(b.castFloat(probabilities, element), value, acc,
-                  /*rhsIsTransposed=*/false, role::kAccumulator);
-}
-
-Value AttentionTiler::contract(Value lhs, Value rhs, Value acc,
-                               bool rhsIsTransposed, StringRef role) {
-  AffineExpr i, j, k;
-  bindDims(b.getContext(), i, j, k);
-  SmallVector<AffineExpr> right = {k, j};
-  if (rhsIsTransposed)
-    right = {j, k};
-  using vector::IteratorType;
-  auto product = vector::ContractionOp::create(
-      b, lhs, rhs, acc, ArrayRef<ArrayRef<AffineExpr>>{{i, k}, right, {i, j}},
-      ArrayRef<IteratorType>{IteratorType::parallel, IteratorType::parallel,
-                             IteratorType::reduction});
-  setRole(product, role);
-  return product;
+  return contract(b, b.castFloat(probabilities, element), value, acc,
+                  Transposed::None, role::kAccumulator);
 }
 
 void AttentionTiler::writeResults(const Task &task, SoftmaxUpdate &softmax,
@@ -375,12 +357,15 @@ void AttentionTiler::writeResults(const Task &task, SoftmaxUpdate &softmax,
 namespace {
 struct Tile : attn::impl::TileBase<Tile> {
   void runOnOperation() override {
-    SmallVector<AttentionOp> ops;
-    getOperation()->walk([&](AttentionOp op) { ops.push_back(op); });
-    for (AttentionOp op : ops) {
+    SmallVector<AttentionOpInterface> ops;
+    getOperation()->walk([&](AttentionOpInterface op) { ops.push_back(op); });
+    for (AttentionOpInterface op : ops) {
       if (failed(verifyTileable(op)))
         return signalPassFailure();
-      AttentionTiler(op).run();
+      if (auto forward = dyn_cast<AttentionOp>(*op))
+        AttentionTiler(forward).run();
+      else if (failed(tileBackward(cast<AttentionBackwardOp>(*op))))
+        return signalPassFailure();
     }
   }
 };

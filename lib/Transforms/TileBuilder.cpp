@@ -211,5 +211,26 @@ Value TileBuilder::castFloat(Value value, Type element) {
     return arith::ExtFOp::create(*this, type, value);
   if (from > to)
     return arith::TruncFOp::create(*this, type, value);
+  // f16 and bf16 meet in f32.
+  if (type != value.getType())
+    return castFloat(castFloat(value, getF32Type()), element);
   return value;
+}
+
+Value attn::contract(TileBuilder &b, Value lhs, Value rhs, Value acc,
+                     Transposed transposed, StringRef role) {
+  AffineExpr i, j, k;
+  bindDims(b.getContext(), i, j, k);
+  SmallVector<AffineExpr> left = {i, k}, right = {k, j};
+  if (transposed == Transposed::Left)
+    left = {k, i};
+  if (transposed == Transposed::Right)
+    right = {j, k};
+  using vector::IteratorType;
+  auto product = vector::ContractionOp::create(
+      b, lhs, rhs, acc, ArrayRef<ArrayRef<AffineExpr>>{left, right, {i, j}},
+      ArrayRef<IteratorType>{IteratorType::parallel, IteratorType::parallel,
+                             IteratorType::reduction});
+  setRole(product, role);
+  return product;
 }

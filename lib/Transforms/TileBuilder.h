@@ -106,6 +106,14 @@ private:
   llvm::DenseMap<mlir::Attribute, mlir::Value> constants;
 };
 
+/// Which factor of a product is transposed.
+enum class Transposed { None, Left, Right };
+
+/// acc + lhs * rhs, as vector.contract over the dimensions (i, j, k).
+mlir::Value contract(TileBuilder &b, mlir::Value lhs, mlir::Value rhs,
+                     mlir::Value acc, Transposed transposed,
+                     llvm::StringRef role);
+
 /// Says what a value is, see TiledForm.h.
 void setRole(mlir::Operation *op, llvm::StringRef role);
 

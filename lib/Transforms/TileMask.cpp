@@ -31,7 +31,7 @@ static Index loadIndex(TileBuilder &b, Value operand, Index position) {
   return arith::IndexCastOp::create(b, b.getIndexType(), element).getResult();
 }
 
-static Index diagonalOf(TileBuilder &b, AttentionOp op,
+static Index diagonalOf(TileBuilder &b, AttentionOpInterface op,
                         const AttentionSizes &sizes, Value batch) {
   if (Value offsets = op.getQueryOffset()) {
     // One offset for all batches, or one each.
@@ -44,7 +44,7 @@ static Index diagonalOf(TileBuilder &b, AttentionOp op,
   return b.getIndexAttr(0);
 }
 
-KeyRange attn::computeKeyRange(TileBuilder &b, AttentionOp op,
+KeyRange attn::computeKeyRange(TileBuilder &b, AttentionOpInterface op,
                                const AttentionSizes &sizes, Value batch) {
   Index zero = b.getIndexAttr(0);
   std::optional<int64_t> left = capped(op.getBandLeft()),
@@ -85,6 +85,51 @@ KeyRange attn::computeKeyRange(TileBuilder &b, AttentionOp op,
   range.isAligned = kvLength && *kvLength % b.columns == 0 &&
                     isConstantIntValue(range.first, 0);
   range.isWhole = count && *count % b.columns == 0;
+  return range;
+}
+
+KeyRange attn::computeKeysFromStart(TileBuilder &b, AttentionOpInterface op,
+                                    const AttentionSizes &sizes, Value batch) {
+  KeyRange range = computeKeyRange(b, op, sizes, batch);
+  range.hasHiddenStart = !isConstantIntValue(range.first, 0);
+  range.count = b.add(range.first, range.count);
+  range.first = b.getIndexAttr(0);
+  // Blocks cover the whole sequence here, also where the range has ended.
+  std::optional<int64_t> kvLength = getConstantIntValue(sizes.kvLength);
+  bool fits = kvLength && *kvLength % b.columns == 0;
+  range.isAligned = fits && !op.getKvLengths();
+  range.isWhole = fits && getConstantIntValue(range.count) == kvLength;
+  return range;
+}
+
+QueryRange attn::computeQueryRange(TileBuilder &b, AttentionOpInterface op,
+                                   const AttentionSizes &sizes,
+                                   const KeyRange &keys, Value firstKey) {
+  Index zero = b.getIndexAttr(0);
+  QueryRange range = {zero, sizes.queryLength};
+  std::optional<int64_t> left = capped(op.getBandLeft()),
+                         right = capped(op.getBandRight());
+  if (right) {
+    // The first row that sees the first key.
+    Index shift = b.add(keys.diagonal, b.getIndexAttr(*right));
+    Index reached = b.maximum(b.subtract(firstKey, shift), zero);
+    range.begin = b.roundDown(reached, b.rows);
+  }
+  Index keyEnd =
+      b.minimum(b.add(firstKey, b.getIndexAttr(b.columns)), keys.count);
+  if (left) {
+    // One past the last row that sees the last key.
+    Index shift = b.subtract(keys.diagonal, b.getIndexAttr(*left));
+    range.end = b.minimum(range.end, b.subtract(keyEnd, shift));
+  }
+  // A block behind the last key that lengths and band leave.
+  if (!keys.isWhole) {
+    Value isEmpty = arith::CmpIOp::create(b, arith::CmpIPredicate::sge,
+                                          firstKey, b.value(keys.count));
+    range.end =
+        arith::SelectOp::create(b, isEmpty, b.value(zero), b.value(range.end))
+            .getResult();
+  }
   return range;
 }
 
@@ -279,7 +324,8 @@ TileValue TileMask::maskModVisibility() {
       keyPositions(b, task, firstKey,
                    readsByPosition(op.getMaskMod(), op.getCaptures()))};
   return vectorizeRegion(b, op.getMaskMod(), arguments, task.counts(),
-                         op.getCaptures());
+                         op.getCaptures())
+      .front();
 }
 
 /// The conjunction of every mask of the op; null when there is none.

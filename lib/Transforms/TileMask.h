@@ -20,8 +20,22 @@
 
 namespace attn {
 
-KeyRange computeKeyRange(TileBuilder &b, AttentionOp op,
+KeyRange computeKeyRange(TileBuilder &b, AttentionOpInterface op,
                          const AttentionSizes &sizes, mlir::Value batch);
+
+/// The same keys counted from the start of the sequence, for blocks that cover
+/// all of it: every key has a gradient, also one that nobody sees.
+KeyRange computeKeysFromStart(TileBuilder &b, AttentionOpInterface op,
+                              const AttentionSizes &sizes, mlir::Value batch);
+
+/// Rows [begin, end) that may see a key of a block; begin is a multiple of Br.
+struct QueryRange {
+  Index begin, end;
+};
+/// Of the block that starts at `firstKey`, counted from the start.
+QueryRange computeQueryRange(TileBuilder &b, AttentionOpInterface op,
+                             const AttentionSizes &sizes, const KeyRange &keys,
+                             mlir::Value firstKey);
 
 class TileMask {
 public:
@@ -43,6 +57,10 @@ public:
   /// -inf where `scores` are hidden, in blocks that need it.
   mlir::Value apply(mlir::Value scores);
 
+  /// Keys of a block may be hidden from every row by more than lengths and
+  /// band, which the range and the sweep know of.
+  bool hidesKeys() { return testsEveryBlock() || bool(op.getQuerySegments()); }
+
   /// The keys of the block that some row sees (vector<Bc x i1>); null when
   /// the range already says it. Values of other keys must not be read: they
   /// may be NaN, and 0 * NaN is NaN. Known after `apply`.
@@ -61,7 +79,7 @@ private:
 
   TileBuilder &b;
   const Task &task;
-  AttentionOp op;
+  AttentionOpInterface op;
   std::optional<int64_t> left, right;
   Index begin, end;
   /// Blocks within [interiorBegin, interiorEnd) need no element test.

@@ -10,6 +10,7 @@
 #ifndef ATTN_LIB_TRANSFORMS_TILESCORE_H
 #define ATTN_LIB_TRANSFORMS_TILESCORE_H
 
+#include "DifferentiateRegion.h"
 #include "TileTask.h"
 #include <optional>
 
@@ -25,21 +26,40 @@ struct Exponent {
   bool mayOverflow;
 };
 
+/// What a tile adds to the gradient of a captured tensor: at these indices,
+/// which are in range for visible pairs only.
+struct CaptureGradient {
+  int64_t capture;
+  TileValue gradient;
+  llvm::SmallVector<TileValue> indices;
+};
+
 class TileScore {
 public:
   /// Emits what one task needs before its sweep.
   TileScore(TileBuilder &b, const Task &task);
 
-  static Exponent exponent(AttentionOp op);
+  static Exponent exponent(AttentionOpInterface op);
 
   /// The scores of the block that starts at `firstKey`, from its product.
   mlir::Value apply(mlir::Value product, mlir::Value firstKey);
 
+  /// After `apply`, from the gradient of the final scores to that of scale
+  /// times product, and to those of captures. `derivative` is that of
+  /// score_mod, where there is one.
+  mlir::Value differentiate(mlir::Value gradient, mlir::Value firstKey,
+                            const ScoreDerivative &derivative,
+                            llvm::SmallVectorImpl<CaptureGradient> &captures);
+
 private:
+  llvm::SmallVector<TileValue> positions(mlir::Value firstKey);
+
   TileBuilder &b;
   const Task &task;
-  AttentionOp op;
+  AttentionOpInterface op;
   std::optional<BroadcastOperand> bias;
+  /// Of the last block: tanh of the capped score, and what score_mod got.
+  mlir::Value tanh, unmodified;
 };
 
 } // namespace attn

@@ -11,7 +11,7 @@ using namespace attn;
 // Sizes
 //===----------------------------------------------------------------------===//
 
-AttentionSizes attn::getSizes(TileBuilder &b, AttentionOp op) {
+AttentionSizes attn::getSizes(TileBuilder &b, AttentionOpInterface op) {
   AttentionShape shape = op.getShape();
   auto size = [&](int64_t known, Value operand, unsigned dimension) -> Index {
     if (!ShapedType::isDynamic(known))
@@ -111,13 +111,9 @@ BroadcastOperand::BroadcastOperand(TileBuilder &b, const Task &task,
   view = subview(b, operand, offsets, sizes, kept);
 }
 
-TileValue BroadcastOperand::read(TileBuilder &b, const Task &task,
-                                 Value firstKey) {
-  if (extent == Extent::Uniform)
-    return {memref::LoadOp::create(b, view, ValueRange()), extent};
-  Type element = cast<MemRefType>(view.getType()).getElementType();
-  SmallVector<Value> indices;
-  SmallVector<bool> inBounds;
+void BroadcastOperand::locate(TileBuilder &b, const Task &task, Value firstKey,
+                              SmallVectorImpl<Value> &indices,
+                              SmallVectorImpl<bool> &inBounds) {
   if (varies(extent, Extent::PerRow)) {
     indices.push_back(task.firstRow);
     inBounds.push_back(task.rowsAligned);
@@ -126,10 +122,33 @@ TileValue BroadcastOperand::read(TileBuilder &b, const Task &task,
     indices.push_back(b.value(b.add(task.keys.first, firstKey)));
     inBounds.push_back(task.keys.isAligned);
   }
+}
+
+TileValue BroadcastOperand::read(TileBuilder &b, const Task &task,
+                                 Value firstKey) {
+  if (extent == Extent::Uniform)
+    return {memref::LoadOp::create(b, view, ValueRange()), extent};
+  Type element = cast<MemRefType>(view.getType()).getElementType();
+  SmallVector<Value> indices;
+  SmallVector<bool> inBounds;
+  locate(b, task, firstKey, indices, inBounds);
   // Zero adds nothing to a score, and is "hidden" in a mask.
   Value pad = b.constant(cast<TypedAttr>(b.getZeroAttr(element)));
   auto type = cast<VectorType>(b.typeOf(extent, element));
   return {attn::read(b, type, view, indices, pad, inBounds), extent};
+}
+
+void BroadcastOperand::write(TileBuilder &b, const Task &task, Value firstKey,
+                             TileValue value) {
+  if (extent == Extent::Uniform) {
+    memref::StoreOp::create(b, value.value, view, ValueRange());
+    return;
+  }
+  SmallVector<Value> indices;
+  SmallVector<bool> inBounds;
+  locate(b, task, firstKey, indices, inBounds);
+  vector::TransferWriteOp::create(b, value.value, view, indices,
+                                  ArrayRef<bool>(inBounds));
 }
 
 //===----------------------------------------------------------------------===//

@@ -19,7 +19,7 @@ struct AttentionSizes {
   Index batch, queryHeads, kvHeads, queryLength, kvLength;
   int64_t headDim, valueDim;
 };
-AttentionSizes getSizes(TileBuilder &b, AttentionOp op);
+AttentionSizes getSizes(TileBuilder &b, AttentionOpInterface op);
 
 /// The keys [first, first + count) of a batch are those that lengths and band
 /// let some query see. The views of key and value are cropped to them, so a
@@ -32,10 +32,13 @@ struct KeyRange {
   bool isAligned;
   /// No block reaches past the range: the views are read in bounds.
   bool isWhole;
+  /// Counted from the start of the sequence, some keys at the start may be
+  /// hidden from every query.
+  bool hasHiddenStart = false;
 };
 
 struct Task {
-  AttentionOp op;
+  AttentionOpInterface op;
   AttentionSizes sizes;
   mlir::Value batch, head;
   Index kvHead;
@@ -79,8 +82,17 @@ public:
   BroadcastOperand(TileBuilder &b, const Task &task, mlir::Value operand);
   /// The part beside the block that starts at `firstKey` of the range.
   TileValue read(TileBuilder &b, const Task &task, mlir::Value firstKey);
+  /// Of a gradient that has the operand's shape: what varies as it does.
+  void write(TileBuilder &b, const Task &task, mlir::Value firstKey,
+             TileValue value);
+  Extent getExtent() const { return extent; }
 
 private:
+  /// Where the part begins, and which sides stay within the operand.
+  void locate(TileBuilder &b, const Task &task, mlir::Value firstKey,
+              llvm::SmallVectorImpl<mlir::Value> &indices,
+              llvm::SmallVectorImpl<bool> &inBounds);
+
   mlir::Value view;
   Extent extent = Extent::Uniform;
 };

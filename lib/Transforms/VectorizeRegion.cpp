@@ -4,6 +4,7 @@
 #include "RegionRanges.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/ADT/SmallVectorExtras.h"
 
 using namespace mlir;
 using namespace attn;
@@ -165,9 +166,10 @@ static void cloneElementwise(TileBuilder &b, Operation &op,
     mapped[from] = {to, extent};
 }
 
-TileValue attn::vectorizeRegion(TileBuilder &b, Region &region,
-                                ArrayRef<TileValue> arguments,
-                                ArrayRef<Index> counts, ValueRange captures) {
+SmallVector<TileValue> attn::vectorizeRegion(TileBuilder &b, Region &region,
+                                             ArrayRef<TileValue> arguments,
+                                             ArrayRef<Index> counts,
+                                             ValueRange captures) {
   Block &body = region.front();
   Mapping mapped;
   for (auto [argument, value] : llvm::zip(body.getArguments(), arguments))
@@ -196,5 +198,7 @@ TileValue attn::vectorizeRegion(TileBuilder &b, Region &region,
       cloneElementwise(b, op, ranges, mapped);
     }
   }
-  return mapped.lookup(body.getTerminator()->getOperand(0));
+  return llvm::map_to_vector(
+      body.getTerminator()->getOperands(),
+      [&](Value yielded) { return mapped.lookup(yielded); });
 }

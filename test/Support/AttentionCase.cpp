@@ -67,17 +67,11 @@ static std::string layoutClause(const AttentionCase &c) {
   return parts.empty() ? "" : " layout(" + llvm::join(parts, ", ") + ")";
 }
 
-std::string AttentionCase::text() const {
-  std::string arguments, clauses, captureNames, captureTypes, captureArgs;
-  auto addArgument = [&](const CaseOperand &operand) {
-    arguments += (arguments.empty() ? "%" : ", %") + operand.name + ": " +
-                 operand.type(isTensor);
-  };
+std::string AttentionCase::clauses() const {
+  std::string clauses, captureNames, captureTypes, captureArgs;
   auto has = [&](StringRef name) -> const CaseOperand * {
     return const_cast<AttentionCase *>(this)->find(name);
   };
-  for (const CaseOperand &operand : operands)
-    addArgument(operand);
   for (StringRef name : {"bias", "mask", "kv_lengths", "sinks", "query_offset"})
     if (const CaseOperand *operand = has(name))
       clauses +=
@@ -87,7 +81,6 @@ std::string AttentionCase::text() const {
         " segments(%query_segments, %kv_segments : {0}, {1})",
         queries->type(isTensor), has("kv_segments")->type(isTensor));
   for (auto [index, capture] : llvm::enumerate(captures)) {
-    addArgument(capture);
     captureNames += (index ? ", %" : "%") + capture.name;
     captureTypes += (index ? ", " : "") + capture.type(isTensor);
     captureArgs += ", %c" + std::to_string(index);
@@ -98,18 +91,6 @@ std::string AttentionCase::text() const {
         " tiling(#attn.tiling<block_query = {0}, block_key = {1}, "
         "product = \"{2}\", softmax = \"{3}\">)",
         blockQuery, blockKey, product, softmax);
-
-  SmallVector<std::string> outNames, outTypes;
-  for (const CaseOperand &out : outs) {
-    outNames.push_back("%" + out.name);
-    outTypes.push_back(out.type(isTensor));
-    if (!isTensor)
-      addArgument(out);
-  }
-  std::string names = llvm::join(outNames, ", "),
-              types = llvm::join(outTypes, ", ");
-  if (!isTensor)
-    clauses += " outs(" + names + " : " + types + ")";
   if (!captures.empty())
     clauses += " captures(" + captureNames + " : " + captureTypes + ")";
   if (!scoreMod.empty())
@@ -120,12 +101,33 @@ std::string AttentionCase::text() const {
   if (!maskMod.empty())
     clauses += "\n    mask_mod(%b, %h, %i, %j" + captureArgs + ") {\n" +
                withReads(maskMod, *this) + "    }";
+  return clauses;
+}
 
-  std::string inputs;
+std::string AttentionCase::text() const {
+  std::string arguments, destinations, inputs;
+  auto addArgument = [&](const CaseOperand &operand) {
+    arguments += (arguments.empty() ? "%" : ", %") + operand.name + ": " +
+                 operand.type(isTensor);
+  };
+  for (const std::vector<CaseOperand> *group : {&operands, &captures})
+    for (const CaseOperand &operand : *group)
+      addArgument(operand);
+  SmallVector<std::string> outNames, outTypes;
+  for (const CaseOperand &out : outs) {
+    outNames.push_back("%" + out.name);
+    outTypes.push_back(out.type(isTensor));
+    if (!isTensor)
+      addArgument(out);
+  }
+  std::string names = llvm::join(outNames, ", "),
+              types = llvm::join(outTypes, ", ");
+  if (!isTensor)
+    destinations = " outs(" + names + " : " + types + ")";
   for (int i = 0; i < 3; ++i)
     inputs += (i ? ", " : "") + operands[i].type(isTensor);
-  std::string op =
-      "attn.attention %query, %key, %value" + clauses + "\n    : " + inputs;
+  std::string op = "attn.attention %query, %key, %value" + destinations +
+                   clauses() + "\n    : " + inputs;
   if (!isTensor)
     return "func.func @f(" + arguments + ") {\n  " + op + "\n  return\n}\n";
   return "func.func @f(" + arguments + ") -> (" + types + ") {\n  " + names +

@@ -58,6 +58,8 @@ struct AttentionCase {
   CaseOperand *find(llvm::StringRef name);
   /// The module; `@f` takes operands, captures and destinations in order.
   std::string text() const;
+  /// What is written between the operands and the types, destinations excepted.
+  std::string clauses() const;
   /// The same masks on plain scores, with a value of one column for each
   /// `groupSize` keys: one-hot values make the output show in which groups each
   /// query sees a key.

@@ -45,7 +45,7 @@ llvm::Error CheckedCase::findVisible(MLIRContext &context, int64_t mostWork) {
 
 /// NaN and infinity wherever the op promises not to look, and now and then
 /// where it looks.
-void CheckedCase::poison(std::mt19937_64 &random) {
+void CheckedCase::poison(std::mt19937_64 &random, bool poisonsVisible) {
   AttentionCase &c = problem;
   const AttentionShape &s = c.shape;
   auto chance = [&](double p) {
@@ -58,7 +58,8 @@ void CheckedCase::poison(std::mt19937_64 &random) {
                               : operand.data.at({b, row, h, d})) = with;
   };
   int64_t ratio = s.kvHeads ? s.queryHeads / s.kvHeads : 1;
-  bool poisonsSeenKeys = chance(0.15), poisonsQueries = chance(0.1);
+  bool poisonsSeenKeys = chance(0.15) && poisonsVisible,
+       poisonsQueries = chance(0.1) && poisonsVisible;
   for (int64_t b = 0; b < s.batch; ++b)
     for (int64_t h = 0; h < s.kvHeads; ++h)
       for (int64_t j = 0; j < s.kvLength; ++j) {
@@ -152,13 +153,14 @@ static int64_t effectiveRows(const AttentionCase &c, const Array &output) {
 llvm::Expected<CheckedCase> CheckedCase::create(AttentionCase problem,
                                                 MLIRContext &context,
                                                 std::mt19937_64 &random,
-                                                int64_t mostWork) {
+                                                int64_t mostWork,
+                                                bool poisonsVisible) {
   CheckedCase checked;
   checked.problem = std::move(problem);
   AttentionCase &c = checked.problem;
   if (llvm::Error error = checked.findVisible(context, mostWork))
     return std::move(error);
-  checked.poison(random);
+  checked.poison(random, poisonsVisible);
   checked.drawRows(random, mostWork);
   AttentionOp op = parse(c, context, checked.module);
   if (!op)

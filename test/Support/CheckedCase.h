@@ -21,11 +21,13 @@ struct CheckedCase {
   mlir::OwningOpRef<mlir::ModuleOp> module;
 
   /// Poisons `problem` and evaluates it. `mostWork` bounds the multiply-adds
-  /// of the oracle; beyond, rows are drawn from all.
+  /// of the oracle; beyond, rows are drawn from all. `poisonsVisible`: now and
+  /// then what some rows see is poison too.
   static llvm::Expected<CheckedCase> create(AttentionCase problem,
                                             mlir::MLIRContext &context,
                                             std::mt19937_64 &random,
-                                            int64_t mostWork = 200'000'000);
+                                            int64_t mostWork = 200'000'000,
+                                            bool poisonsVisible = true);
 
   /// Says in one line what is wrong with the results, or nothing. `lse` is
   /// read when the problem has one. `slack` multiplies the bounds. With
@@ -42,7 +44,7 @@ struct CheckedCase {
 
 private:
   llvm::Error findVisible(mlir::MLIRContext &context, int64_t mostWork);
-  void poison(std::mt19937_64 &random);
+  void poison(std::mt19937_64 &random, bool poisonsVisible);
   void drawRows(std::mt19937_64 &random, int64_t mostWork);
   /// With the rows of an output or lse that are not compared set to 0.
   Array comparedRows(Array whole, bool isLse) const;

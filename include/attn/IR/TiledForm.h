@@ -67,6 +67,32 @@ constexpr llvm::StringLiteral kAccumulator = "accumulator";
 /// transfer_writes of the results.
 constexpr llvm::StringLiteral kOutput = "output";
 constexpr llvm::StringLiteral kLse = "lse";
+
+// Of the backward, see lib/Transforms/TileBackward.cpp. What it shares with the
+// forward has the forward's role.
+
+/// scf.forall over (batch, query head, query block), (batch, key/value head,
+/// key block), again the first, and (query head). A count of 1 in `query_tasks`
+/// stands for an axis that is gone through in order.
+constexpr llvm::StringLiteral kDeltaTasks = "delta_tasks";
+constexpr llvm::StringLiteral kKeyTasks = "key_tasks";
+constexpr llvm::StringLiteral kQueryTasks = "query_tasks";
+constexpr llvm::StringLiteral kSinkTasks = "sink_tasks";
+/// scf.for over the query heads of a key/value head, around the sweep.
+constexpr llvm::StringLiteral kGroup = "group";
+/// transfer_reads of the output gradient, and of the output.
+constexpr llvm::StringLiteral kOutputGradient = "output_gradient";
+constexpr llvm::StringLiteral kForwardOutput = "forward_output";
+/// transfer_write of delta.
+constexpr llvm::StringLiteral kDelta = "delta";
+/// vector.contract: output gradient times transposed value tile.
+constexpr llvm::StringLiteral kProbabilityGradient = "probability_gradient";
+/// The gradient of the final scores, P * (dP - delta).
+constexpr llvm::StringLiteral kScoreGradient = "score_gradient";
+/// vector.contract: the sums of the three gradients.
+constexpr llvm::StringLiteral kValueGradient = "value_gradient";
+constexpr llvm::StringLiteral kKeyGradient = "key_gradient";
+constexpr llvm::StringLiteral kQueryGradient = "query_gradient";
 } // namespace role
 
 } // namespace attn

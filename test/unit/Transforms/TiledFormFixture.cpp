@@ -100,42 +100,49 @@ std::string TiledFormFixture::check(AttentionCase drawn,
     return error;
   if (vote)
     settleVotes(module, *vote);
-  std::vector<HostMemRef> arguments;
+  std::vector<HostMemRef> inputs, destinations;
   for (const std::vector<CaseOperand> *group : {&c.operands, &c.captures})
-    for (const CaseOperand &operand : *group) {
-      CaseOperand passed = operand;
-      if (c.isTensor) {
-        passed.isDense = true;
-        arguments.push_back(HostMemRef::contiguous(passed.data));
-      } else {
-        arguments.push_back(passed.memref());
-      }
-    }
-  size_t firstOut = arguments.size();
+    for (const CaseOperand &operand : *group)
+      inputs.push_back(asArgument(operand, c.isTensor));
   for (CaseOperand out : c.outs) {
     llvm::fill(out.data.data, kNaN);
-    arguments.push_back(c.isTensor ? HostMemRef::contiguous(out.data)
-                                   : out.memref());
+    destinations.push_back(asArgument(out, c.isTensor));
   }
-  std::vector<HostMemRef> before = arguments;
+  std::string error = runChecked(module, inputs, destinations, random() & 1);
+  if (!error.empty())
+    return error;
+  return checked->compare(destinations.front().toArray(),
+                          destinations.back().toArray(), slack);
+}
+
+HostMemRef TiledFormFixture::asArgument(CaseOperand operand, bool isTensor) {
+  return isTensor ? HostMemRef::contiguous(operand.data) : operand.memref();
+}
+
+std::string TiledFormFixture::runChecked(ModuleOp module,
+                                         const std::vector<HostMemRef> &inputs,
+                                         std::vector<HostMemRef> &destinations,
+                                         bool reverseParallel) {
+  std::vector<HostMemRef> arguments = inputs;
+  llvm::append_range(arguments, destinations);
   TiledRunOptions options;
-  options.reverseParallel = random() & 1;
+  options.reverseParallel = reverseParallel;
   auto function = *module.getOps<func::FuncOp>().begin();
   if (llvm::Error error = runTiled(function, arguments, options))
     return llvm::toString(std::move(error));
 
-  for (size_t a = 0; a < firstOut; ++a)
+  for (size_t a = 0; a < inputs.size(); ++a)
     for (auto [x, y] :
-         llvm::zip_equal(arguments[a].elements, before[a].elements))
+         llvm::zip_equal(arguments[a].elements, inputs[a].elements))
       if (!isSame(x, y))
         return "argument #" + std::to_string(a) + " was changed";
-  for (size_t a = firstOut; a < arguments.size(); ++a) {
-    int64_t written = 0, elements = arguments[a].toArray().size();
-    for (double element : arguments[a].elements)
+  destinations.assign(arguments.begin() + inputs.size(), arguments.end());
+  for (const HostMemRef &destination : destinations) {
+    int64_t written = 0, elements = destination.toArray().size();
+    for (double element : destination.elements)
       written += !std::isnan(element);
     if (written > elements)
       return "a gap of a destination was written";
   }
-  return checked->compare(arguments[firstOut].toArray(),
-                          arguments.back().toArray(), slack);
+  return "";
 }

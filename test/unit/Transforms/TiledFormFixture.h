@@ -35,10 +35,19 @@ protected:
   /// chip may lack the element type, or memory for a tile.
   bool plan(AttentionCase &c, const TargetDescription &target);
 
-  mlir::MLIRContext context;
-
-private:
+  /// Runs the passes up to attn-tile; says what failed, or nothing.
   std::string tile(mlir::ModuleOp module, bool isTensor);
+  /// An operand as it is passed to the tiled form of a tensor or memref op.
+  static HostMemRef asArgument(CaseOperand operand, bool isTensor);
+  /// Runs the module's function on its inputs and destinations, which hold NaN.
+  /// Says in one line what went wrong: an error, a changed input, a write
+  /// beside a destination.
+  std::string runChecked(mlir::ModuleOp module,
+                         const std::vector<HostMemRef> &inputs,
+                         std::vector<HostMemRef> &destinations,
+                         bool reverseParallel);
+
+  mlir::MLIRContext context;
 };
 
 } // namespace attn
