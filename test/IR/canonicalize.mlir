@@ -201,3 +201,22 @@ func.func @dead(%q: memref<1x2x5x4xf32>, %o: memref<1x2x5x4xf32>) {
   attn.attention %q, %q, %q outs(%o : memref<1x2x5x4xf32>) : memref<1x2x5x4xf32>, memref<1x2x5x4xf32>, memref<1x2x5x4xf32>
   return
 }
+
+// The backward op in its shortest form: a wide window goes, and so does a
+// capture that nobody reads, unless its gradient is asked for; numbers follow.
+// CHECK-LABEL: func @backward
+// CHECK-SAME: %{{.+}}: tensor<1x1x8x4xf32>, %{{.+}}: tensor<1x1x8xf32>, %[[A:.+]]: tensor<3xf32>, %[[B:.+]]: tensor<4xf32>, %[[C:.+]]: tensor<5xf32>)
+// CHECK: attn.attention_backward {{.*}} gradients(captures[0, 1]) captures(%[[B]], %[[C]] : tensor<4xf32>, tensor<5xf32>) score_mod(%{{.+}}, %{{.+}}, %{{.+}}, %{{.+}}, %{{.+}}, %{{.+}}, %{{.+}}) {
+func.func @backward(%q: tensor<1x1x8x4xf32>, %l: tensor<1x1x8xf32>, %a: tensor<3xf32>, %b: tensor<4xf32>, %c: tensor<5xf32>)
+    -> (tensor<1x1x8x4xf32>, tensor<4xf32>, tensor<5xf32>) {
+  %g:5 = attn.attention_backward %q, %q, %q, %q, %l, %q window(100, 100) gradients(captures[1, 2])
+    captures(%a, %b, %c : tensor<3xf32>, tensor<4xf32>, tensor<5xf32>)
+    score_mod(%s, %bb, %h, %i, %j, %x, %y, %z) {
+      %m = tensor.extract %z[%h] : tensor<5xf32>
+      %r = arith.mulf %s, %m : f32
+      attn.yield %r : f32
+    }
+    : tensor<1x1x8x4xf32>, tensor<1x1x8x4xf32>, tensor<1x1x8x4xf32>, tensor<1x1x8x4xf32>, tensor<1x1x8xf32>, tensor<1x1x8x4xf32>
+    -> tensor<1x1x8x4xf32>, tensor<1x1x8x4xf32>, tensor<1x1x8x4xf32>, tensor<4xf32>, tensor<5xf32>
+  return %g#0, %g#3, %g#4 : tensor<1x1x8x4xf32>, tensor<4xf32>, tensor<5xf32>
+}
