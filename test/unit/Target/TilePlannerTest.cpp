@@ -321,7 +321,7 @@ TEST(TilePlanner, RefusesInOneLine) {
   EXPECT_EQ(
       refusal(p, vulkan),
       "no tile fits target 'vulkan': with head dimensions 8192 and 8192 "
-      "of f32 the smallest (block_query 1, block_key 2) needs 96.0 KiB of "
+      "of f32 the smallest (block_query 1, block_key 2) needs 96.2 KiB of "
       "shared memory, the budget is 16 KiB");
 
   TargetDescription unknown = vulkan;
