@@ -134,7 +134,8 @@ void Sweep::storeProbabilities(const Registers &probabilities) {
   const LaneTiles &tiles = kernel.tiles;
   int64_t size = tiles.rowVector(), vectors = tiles.rows / size;
   Value firstRows = e.mul(thread.row, vectors);
-  for (auto [j, key] : llvm::enumerate(layout.keyNumbers())) {
+  for (int64_t j = 0; j < tiles.keys; ++j) {
+    Value key = layout.keyNumbers()[j];
     Value line = e.add(e.mul(key, tiles.rowThreads * vectors), firstRows);
     auto store = [&]() {
       for (int64_t v = 0; v < vectors; ++v) {

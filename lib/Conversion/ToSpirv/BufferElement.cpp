@@ -99,8 +99,9 @@ Value BufferElement::loadWide(Value index) {
   Type pair = VectorType::get(2, b.getI32Type());
   Value both =
       spirv::CompositeConstructOp::create(b, loc, pair, ValueRange{low, high});
-  return type.isF64() ? spirv::BitcastOp::create(b, loc, type, both).getResult()
-                      : cast(both, type);
+  return type.isF64() || hasLong
+             ? spirv::BitcastOp::create(b, loc, type, both).getResult()
+             : cast(both, type);
 }
 
 Value BufferElement::load(Value index) {

@@ -17,6 +17,8 @@ struct BufferElement {
   mlir::Type type;
   /// The device has f64; else one is loaded as the f32 nearest to it.
   bool hasDouble = false;
+  /// The device has i64; else one is a vector of two words.
+  bool hasLong = false;
 
   /// What the buffer is declared to hold.
   static mlir::Type arrayType(mlir::Type element);

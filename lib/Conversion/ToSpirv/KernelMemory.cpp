@@ -21,9 +21,10 @@ struct View {
 
 class MemoryLowering {
 public:
-  MemoryLowering(spirv::ModuleOp module, spirv::FuncOp function, bool hasDouble)
+  MemoryLowering(spirv::ModuleOp module, spirv::FuncOp function, bool hasDouble,
+                 bool hasLong)
       : module(module), function(function), b(function.getContext()),
-        hasDouble(hasDouble) {}
+        hasDouble(hasDouble), hasLong(hasLong) {}
 
   LogicalResult run();
 
@@ -55,7 +56,7 @@ private:
   spirv::ModuleOp module;
   spirv::FuncOp function;
   OpBuilder b;
-  bool hasDouble;
+  bool hasDouble, hasLong;
   SmallVector<KernelScalar> scalars;
   /// Index values, one a scalar.
   SmallVector<Value> scalarValues;
@@ -229,9 +230,12 @@ LogicalResult MemoryLowering::lowerCast(memref::ReinterpretCastOp op) {
 }
 
 BufferElement MemoryLowering::elementOf(Location loc, const View &view) {
-  return {b, loc, variables.lookup(view.argument),
+  return {b,
+          loc,
+          variables.lookup(view.argument),
           cast<MemRefType>(view.argument.getType()).getElementType(),
-          hasDouble};
+          hasDouble,
+          hasLong};
 }
 
 /// A load, or a store of `stored`.
@@ -432,6 +436,7 @@ LogicalResult MemoryLowering::run() {
 }
 
 LogicalResult attn::lowerKernelMemory(spirv::ModuleOp module,
-                                      spirv::FuncOp function, bool hasDouble) {
-  return MemoryLowering(module, function, hasDouble).run();
+                                      spirv::FuncOp function, bool hasDouble,
+                                      bool hasLong) {
+  return MemoryLowering(module, function, hasDouble, hasLong).run();
 }

@@ -32,7 +32,7 @@ namespace attn {
 /// left without uses. An error on the operation that has no meaning there.
 mlir::LogicalResult lowerKernelMemory(mlir::spirv::ModuleOp module,
                                       mlir::spirv::FuncOp function,
-                                      bool hasDouble);
+                                      bool hasDouble, bool hasLong);
 
 } // namespace attn
 

@@ -316,14 +316,14 @@ static LogicalResult convertKernel(gpu::GPUModuleOp kernels,
   function->setAttr(kLaunchAttrName, kernel->getAttr(kLaunchAttrName));
   limitIndices(function);
   bool hasDouble = target.getValue().has("float64");
+  bool hasLong = target.getValue().has("int64");
   if ((!hasDouble &&
        failed(verifyWithoutDouble(function, target.getValue()))) ||
-      failed(lowerKernelMemory(module, function, hasDouble)))
+      failed(lowerKernelMemory(module, function, hasDouble, hasLong)))
     return failure();
   function.getBody().front().eraseArguments(0, function.getNumArguments());
   function.setFunctionType(b.getFunctionType({}, {}));
-  bool hasWide = target.getValue().has("int64");
-  if ((!hasWide && failed(emulateWideIntegers(function))) ||
+  if ((!hasLong && failed(emulateWideIntegers(function))) ||
       failed(convert(function, environment)))
     return failure();
   forbidContraction(function);

@@ -52,15 +52,22 @@ struct FloatBuilder {
   Value fma(Value x, Value y, Value z) {
     return math::FmaOp::create(b, loc, x, y, z);
   }
-  /// Comparisons that a NaN fails: it passes through.
-  Value clamp(Value x, double low, double high) {
-    auto limit = [&](arith::CmpFPredicate beyond, double bound) {
+  /// A NaN passes through. Told in floats, a driver would make a minimum and a
+  /// maximum of it, which lose one: the numbers from behind a bound to the
+  /// infinity on its side are a range of bits.
+  Value clamp(Value x, float low, float high) {
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    Value bits = arith::BitcastOp::create(b, loc, b.getI32Type(), x);
+    for (float bound : {low, high}) {
+      auto first = llvm::bit_cast<uint32_t>(bound) + 1;
+      auto last = llvm::bit_cast<uint32_t>(bound < 0 ? -kInfinity : kInfinity);
+      Value distance =
+          arith::SubIOp::create(b, loc, bits, integer(int32_t(first)));
       Value isBeyond =
-          arith::CmpFOp::create(b, loc, beyond, x, constant(bound));
+          arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ule, distance,
+                                integer(int32_t(last - first)));
       x = arith::SelectOp::create(b, loc, isBeyond, constant(bound), x);
-    };
-    limit(arith::CmpFPredicate::OLT, low);
-    limit(arith::CmpFPredicate::OGT, high);
+    }
     return x;
   }
   Value polynomial(Value x, ArrayRef<double> coefficients) {
