@@ -102,6 +102,11 @@ private:
   MatrixLayout &layout;
 };
 
+/// The argument of the kernel that a view is a part of, and whether all its
+/// rows begin at whole units of 16 bytes, as far as types tell.
+mlir::BlockArgument argumentOf(mlir::Value view);
+bool hasWholeUnits(mlir::BlockArgument argument);
+
 /// A matrix of the tiled form in main memory, for one task.
 class TileCopy {
 public:

@@ -73,8 +73,11 @@ Value Matrices::read(const MemoryArray &array, Value at) {
 }
 
 void Matrices::write(const MemoryArray &array, Value at, Value value) {
-  spirv::StoreOp::create(e.b, e.loc, pointer(array, at), value, nonPrivate(),
-                         IntegerAttr());
+  Value to = pointer(array, at);
+  if (array.isBuffer)
+    spirv::StoreOp::create(e.b, e.loc, to, value);
+  else
+    spirv::StoreOp::create(e.b, e.loc, to, value, nonPrivate(), IntegerAttr());
 }
 
 Value Matrices::load(Type type, const MemoryArray &array, Value at,
@@ -85,6 +88,16 @@ Value Matrices::load(Type type, const MemoryArray &array, Value at,
                                          e.b.getI32IntegerAttr(stride));
   return spirv::KHRCooperativeMatrixLoadOp::create(
       e.b, e.loc, type, pointer(array, at), layout, step, nonPrivate(),
+      IntegerAttr());
+}
+
+void Matrices::store(Value matrix, const MemoryArray &array, Value at,
+                     int64_t stride) {
+  Value step = spirv::ConstantOp::create(e.b, e.loc, e.b.getI32Type(),
+                                         e.b.getI32IntegerAttr(stride));
+  spirv::KHRCooperativeMatrixStoreOp::create(
+      e.b, e.loc, pointer(array, at), matrix,
+      spirv::CooperativeMatrixLayoutKHR::RowMajor, step, nonPrivate(),
       IntegerAttr());
 }
 

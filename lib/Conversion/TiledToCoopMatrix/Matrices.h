@@ -56,6 +56,8 @@ public:
   void write(const MemoryArray &array, mlir::Value at, mlir::Value value);
   mlir::Value load(mlir::Type type, const MemoryArray &array, mlir::Value at,
                    int64_t stride, bool isTransposed = false);
+  void store(mlir::Value matrix, const MemoryArray &array, mlir::Value at,
+             int64_t stride);
 
   mlir::Value splat(mlir::Type type, double value);
   mlir::Value multiplyAdd(mlir::Value left, mlir::Value right,

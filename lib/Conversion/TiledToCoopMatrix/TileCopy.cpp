@@ -16,11 +16,20 @@ using namespace attn::coop;
 
 static constexpr int64_t kUnit = CoopMatrixTiles::kUnit;
 
-/// The argument of the function that a view is a part of.
-static BlockArgument argumentOf(Value view) {
+BlockArgument coop::argumentOf(Value view) {
   while (Operation *op = view.getDefiningOp())
     view = op->getOperand(0);
   return cast<BlockArgument>(view);
+}
+
+bool coop::hasWholeUnits(BlockArgument argument) {
+  auto [strides, offset] =
+      cast<MemRefType>(argument.getType()).getStridesAndOffset();
+  auto isWhole = [](int64_t n) {
+    return !ShapedType::isDynamic(n) && n % kUnit == 0;
+  };
+  return strides.back() == 1 && isWhole(offset) &&
+         llvm::all_of(ArrayRef(strides).drop_back(), isWhole);
 }
 
 TileCopy::TileCopy(Thread &thread, const CoopMatrixTiles::Tile &tile,
@@ -35,14 +44,7 @@ TileCopy::TileCopy(Thread &thread, const CoopMatrixTiles::Tile &tile,
   stride = e.toI32(meta.getStrides()[0]);
   rows = e.toI32(memref::DimOp::create(e.b, e.loc, view, int64_t(0)));
 
-  // What is known without running: the strides of the argument.
-  auto [strides, offset] =
-      cast<MemRefType>(argumentOf(view).getType()).getStridesAndOffset();
-  auto isUnits = [](int64_t n) {
-    return !ShapedType::isDynamic(n) && n % kUnit == 0;
-  };
-  isAligned = columns % kUnit == 0 && isUnits(offset) &&
-              llvm::all_of(ArrayRef(strides).drop_back(), isUnits);
+  isAligned = columns % kUnit == 0 && hasWholeUnits(argumentOf(view));
   if (!isAligned && columns % kUnit == 0)
     turnsOutAligned = e.equals(e.bitAnd(e.bitOr(base, stride), kUnit - 1), 0);
 }
