@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""Checks and times what compile_vulkan.py left in a folder.
+
+    bench_vulkan.py FOLDER [--attn-launch=attn-launch-static] [--only=WORD]
+
+Needs numpy and attn-launch, and on the device's machine a Vulkan loader (libvulkan1) and
+driver. ATTN_VULKAN_DEVICE chooses a device. The exit status is 1 when a kernel is wrong.
+"""
+
+import argparse
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+
+def launch(program, *arguments):
+    run = subprocess.run([program, *arguments], capture_output=True, text=True)
+    return run.returncode == 0, (run.stdout if run.returncode == 0 else run.stderr).strip()
+
+
+def widened(path):
+    array = np.load(path)
+    if array.dtype.itemsize == 2 and array.dtype.kind == "V":
+        bits = array.view(np.uint16).astype(np.uint32) << 16
+        return bits.view(np.float32).astype(np.float64)
+    return array.astype(np.float64)
+
+
+def check(program, kernel, folder):
+    """Errors of output and lse against f64; the first is relative."""
+    base = kernel.with_suffix("")
+    inputs = [f"--input={n}={base}.{n}.npy" for n in ("query", "key", "value")]
+    outputs = [f"--output={n}={folder}/{n}.npy" for n in ("output", "lse")]
+    ended, text = launch(program, str(kernel), *inputs, *outputs)
+    if not ended:
+        return False, text
+    expected = np.load(f"{base}.output.npy")
+    error = np.linalg.norm(widened(f"{folder}/output.npy") - expected)
+    error /= np.linalg.norm(expected)
+    lse = np.abs(np.load(f"{folder}/lse.npy") - np.load(f"{base}.lse.npy")).max()
+    # Rounding the output alone gives 2e-4 in f16 and 1.7e-3 in bf16, and rounding
+    # the probabilities about as much again.
+    bound = 6e-4 if "f16-" in kernel.name and "bf16-" not in kernel.name else 5e-3
+    good = bool(error <= bound and lse <= 2e-5)
+    return good, f"output {error:.2e} of at most {bound:.0e}, lse {lse:.1e}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--attn-launch", default="attn-launch-static")
+    parser.add_argument("--only", default="")
+    args = parser.parse_args()
+    wrong = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for kernel in sorted(args.folder.glob("*.spv")):
+            if args.only not in kernel.name:
+                continue
+            if kernel.name.startswith("check-"):
+                good, text = check(args.attn_launch, kernel, folder)
+            else:
+                good, text = launch(args.attn_launch, str(kernel), "--seed=1", "--bench")
+            wrong += not good
+            print(f"{kernel.stem:32} {'' if good else 'WRONG '}{text}", flush=True)
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""Kernels for a Vulkan device, to be checked and timed by bench_vulkan.py.
+
+    compile_vulkan.py FOLDER [--target=vulkan-coopmat] [--attn-opt=build/bin/attn-opt]
+
+A device is often a machine without a compiler: FOLDER holds all that it needs but
+attn-launch-static. Problems to be timed have B S = 16384 and H D = 2048; those to be
+checked are short, have tails and groups, and come with inputs and the answer in f64.
+Needs numpy.
+"""
+
+import argparse
+import pathlib
+import subprocess
+
+import numpy as np
+
+TIMED = [
+    (dim, length, causal, element)
+    for dim in (128, 64)
+    for length in (4096, 16384)
+    for causal in (False, True)
+    for element in ("f16", "bf16")
+]
+CHECKED = [
+    (dim, causal, element)
+    for dim in (128, 64, 72)
+    for causal in (False, True)
+    for element in ("f16", "bf16")
+]
+
+
+def module(batch, heads, groups, length, dim, causal, element):
+    query = f"tensor<{batch}x{heads}x{length}x{dim}x{element}>"
+    key = f"tensor<{batch}x{groups}x{length}x{dim}x{element}>"
+    lse = f"tensor<{batch}x{heads}x{length}xf32>"
+    word = " causal" if causal else ""
+    return f"""func.func @attention(%q: {query}, %k: {key}, %v: {key}) -> ({query}, {lse}) {{
+  %o, %lse = attn.attention %q, %k, %v{word} : {query}, {key}, {key} -> {query}, {lse}
+  return %o, %lse : {query}, {lse}
+}}
+"""
+
+
+def rounded(values, element):
+    """The values as the element type has them, and what goes to a file."""
+    if element == "f16":
+        half = values.astype(np.float16)
+        return half.astype(np.float64), half
+    bits = values.astype(np.float32).view(np.uint32)
+    bits = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+    wide = (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    return wide, bits.view(np.dtype("V2"))
+
+
+def answer(query, key, value, causal):
+    repeat = query.shape[1] // key.shape[1]
+    key, value = np.repeat(key, repeat, 1), np.repeat(value, repeat, 1)
+    scores = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1])
+    if causal:
+        scores[..., np.triu(np.ones(scores.shape[-2:], bool), 1)] = -np.inf
+    most = scores.max(-1, keepdims=True)
+    weights = np.exp(scores - most)
+    total = weights.sum(-1, keepdims=True)
+    return weights / total @ value, (most + np.log(total))[..., 0]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--target", default="vulkan-coopmat")
+    parser.add_argument("--attn-opt", default="build/bin/attn-opt")
+    args = parser.parse_args()
+    args.folder.mkdir(parents=True, exist_ok=True)
+
+    def compile_kernel(name, text):
+        source = args.folder / f"{name}.mlir"
+        source.write_text(text)
+        subprocess.run(
+            [args.attn_opt, source, f"--target={args.target}", "--emit=spv"]
+            + ["-o", args.folder / f"{name}.spv"],
+            check=True,
+        )
+
+    for dim, length, causal, element in TIMED:
+        name = f"time-{element}-d{dim}-s{length}-{'causal' if causal else 'full'}"
+        shape = 16384 // length, 2048 // dim, 2048 // dim, length, dim
+        compile_kernel(name, module(*shape, causal, element))
+    random = np.random.default_rng()
+    for dim, causal, element in CHECKED:
+        name = f"check-{element}-d{dim}-{'causal' if causal else 'full'}"
+        batch, heads, groups, length = 2, 6, 2, 333
+        compile_kernel(
+            name, module(batch, heads, groups, length, dim, causal, element)
+        )
+        exact = []
+        for part, count in ("query", heads), ("key", groups), ("value", groups):
+            values = random.standard_normal((batch, count, length, dim))
+            wide, stored = rounded(values, element)
+            exact.append(wide)
+            np.save(args.folder / f"{name}.{part}.npy", stored)
+        output, lse = answer(*exact, causal)
+        np.save(args.folder / f"{name}.output.npy", output)
+        np.save(args.folder / f"{name}.lse.npy", lse)
+    print(f"{len(TIMED)} kernels to time, {len(CHECKED)} to check: {args.folder}")
+
+
+if __name__ == "__main__":
+    main()
