@@ -261,6 +261,7 @@ static ArrayRef<Stage> codeStages(StringRef family) {
 
 llvm::Expected<Artifact> Compilation::vulkanCode(Artifact artifact) {
   spirv::ModuleOp source = *module->getOps<spirv::ModuleOp>().begin();
+  completeCapabilities(source);
   artifact.launch.entry = entryName;
   artifact.launch.features = deviceFeatures(source);
   DiagnosticCapture diagnostics(module->getContext());

@@ -9,6 +9,10 @@
 
 namespace attn {
 
+/// Adds to the module's capabilities what spirv-update-vce overlooks: matrices
+/// of bf16 are one of their own.
+void completeCapabilities(mlir::spirv::ModuleOp module);
+
 /// The words of the module, as bytes.
 llvm::Expected<std::string> serializeSpirv(mlir::spirv::ModuleOp module);
 
