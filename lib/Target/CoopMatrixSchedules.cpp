@@ -83,8 +83,8 @@ void CoopMatrixLister::addSubgroups(int64_t groups, int64_t slabs,
       {"key and value block", kShared, tiles.tileBytes()},
       {"reduction of rows", kShared, tiles.reductionBytes()},
       {"query", kRegisters, rows * tiles.query.columns * element / lanes},
+      // Probabilities take their place.
       {"scores", kRegisters, rows * blockKey * 4 / lanes},
-      {"probabilities", kRegisters, rows * blockKey * element / lanes},
       {"accumulator", kRegisters, rows * tiles.value.columns * 4 / lanes},
       {"prefetch", kRegisters, copied / tiles.threads()},
       {"places and statistics", kRegisters,
@@ -116,10 +116,12 @@ void CoopMatrixLister::addSubgroups(int64_t groups, int64_t slabs,
 }
 
 void CoopMatrixLister::listSubgroups() const {
+  // 128 rows are the most that was measured.
   for (int64_t groups : {1, 2, 4, 8})
     for (int64_t slabs : {1, 2})
       for (int64_t blockKey : {16, 32, 64, 128})
-        addSubgroups(groups, slabs, blockKey);
+        if (groups * slabs <= 8)
+          addSubgroups(groups, slabs, blockKey);
 }
 
 void CoopMatrixLister::addScratchpad(int64_t blockQuery, int64_t blockKey,

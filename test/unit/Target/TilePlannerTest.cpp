@@ -2,6 +2,7 @@
 
 #include "Problems.h"
 #include "attn/IR/Attn.h"
+#include "attn/Target/CoopMatrixTiles.h"
 
 using namespace attn;
 
@@ -331,6 +332,32 @@ TEST(TilePlanner, RefusesInOneLine) {
   p = makeProblem("i8", 128, 64);
   EXPECT_EQ(refusal(p, vulkan),
             "expected elements of f16, bf16, f32 or f64, got i8");
+}
+
+/// Two workgroups of four subgroups with two slabs at a head dimension of 64,
+/// one of eight with a slab at 128: the 48 KiB are a multiprocessor's.
+TEST(TilePlanner, CooperativeMatricesTakeWhatWasMeasured) {
+  TargetDescription target = targetNamed("vulkan-coopmat");
+  for (int64_t dim : {64, 128}) {
+    AttentionProblem p = makeProblem("f16", 4096, dim);
+    p.batch = 4;
+    p.queryHeads = p.kvHeads = 2048 / dim;
+    TilingPlan chosen = plan(p, target);
+    const Tiling &t = chosen.tiling;
+    EXPECT_EQ(t.product, "coopmat");
+    EXPECT_EQ(t.softmax, "conditional");
+    EXPECT_EQ(t.blockQuery, 128);
+    EXPECT_EQ(t.blockKey, 64);
+    EXPECT_EQ(t.groups, dim == 64 ? 4 : 8);
+    // What the kernel declares is what was counted.
+    CoopMatrixTiles tiles(t, dim, dim, target.subgroupSize);
+    EXPECT_EQ(chosen.chosen.budgets[0].used, tiles.sharedBytes());
+    p.hasSegments = true;
+    EXPECT_EQ(plan(p, target).tiling.product, "fma");
+  }
+  EXPECT_EQ(
+      plan(makeProblem("f16", 4096, 64), targetNamed("amd")).tiling.product,
+      "fma");
 }
 
 /// A target that an user wrote by hand may leave numbers out.
