@@ -29,6 +29,7 @@ using namespace mlir;
 
 void attn::addPassesToMappedCpu(OpPassManager &pm) {
   pm.addPass(createTiledToCPU());
+  pm.addPass(createGradientsToCPU());
   // Not the canonicaliser: it takes register transposes apart into elements.
   pm.addPass(createCSEPass());
 }

@@ -122,7 +122,7 @@ static Sweep sweepHead(const Candidate &candidate,
 }
 
 static Traffic countTraffic(const Sweep &sweep, const AttentionProblem &problem,
-                            const TargetDescription &target) {
+                            const TargetDescription &target, int64_t blockKey) {
   double element = problem.elementBytes();
   double heads = static_cast<double>(problem.batch) * problem.queryHeads;
   double rowBytes = (problem.headDim + problem.valueDim) * element;
@@ -132,6 +132,16 @@ static Traffic countTraffic(const Sweep &sweep, const AttentionProblem &problem,
   traffic.standard = queriesAndOutputs + heads * problem.kvLength * rowBytes +
                      4 * heads * problem.visiblePairs() * element;
   traffic.tiled = queriesAndOutputs + heads * sweep.visible * rowBytes;
+  if (problem.isBackward) {
+    // Scores, probabilities and the gradients of both, written and read. Tiled,
+    // output gradients come beside the queries and every gradient goes out;
+    // key tasks read the rows of their blocks as query tasks read the keys.
+    double gradients = queriesAndOutputs + heads * problem.kvLength * rowBytes;
+    traffic.standard +=
+        gradients + 4 * heads * problem.visiblePairs() * element;
+    traffic.tiled += gradients + heads * problem.visiblePairs() /
+                                     std::max<int64_t>(1, blockKey) * rowBytes;
+  }
 
   // Tasks run head by head, so the units share the keys and values of a few.
   double kvHead = problem.kvLength * rowBytes;
@@ -157,7 +167,8 @@ void planner::predict(Candidate &candidate, const AttentionProblem &problem,
                       const TargetDescription &target) {
   const ScheduleRates &rates = candidate.rates;
   Sweep sweep = sweepHead(candidate, problem);
-  candidate.traffic = countTraffic(sweep, problem, target);
+  candidate.traffic =
+      countTraffic(sweep, problem, target, candidate.tiling.blockKey);
 
   double heads = static_cast<double>(problem.batch) * problem.queryHeads;
   double units = std::max<int64_t>(1, target.computeUnits);

@@ -52,12 +52,12 @@ static std::vector<std::string> extras(const AttentionProblem &p) {
 static std::string problemText(const AttentionProblem &p) {
   AttentionProblem s = p.withRepresentativeSizes();
   std::string text = formatv(
-      "{0} attention: batch {1}, heads {2} on {3}, {4} queries x {5} "
+      "{0} attention{8}: batch {1}, heads {2} on {3}, {4} queries x {5} "
       "keys, head dimensions {6} and {7}",
       p.elementType, sizeText(p.batch, s.batch),
       sizeText(p.queryHeads, s.queryHeads), sizeText(p.kvHeads, s.kvHeads),
       sizeText(p.queryLength, s.queryLength), sizeText(p.kvLength, s.kvLength),
-      p.headDim, p.valueDim);
+      p.headDim, p.valueDim, p.isBackward ? " backward" : "");
   for (const std::string &word : extras(p))
     text += ", " + word;
   return text;
@@ -79,6 +79,8 @@ static std::string tilingText(const Tiling &t) {
     text += formatv(", {0} query stages", t.queryStages).str();
   if (t.registerRows > 0)
     text += t.pack ? ", keys packed" : ", keys in place";
+  if (!t.queryGradient.empty())
+    return text + ", query gradient " + t.queryGradient;
   return text + formatv(", {0} softmax", t.softmax).str();
 }
 
@@ -103,10 +105,12 @@ static void writeTraffic(const Traffic &t, llvm::raw_ostream &os) {
       t.tiled > 0 ? t.standard / t.tiled : 0.0, formatBytes(t.mainMemory));
 }
 
-/// Multiply-adds count as two, masked scores not at all.
+/// Multiply-adds count as two, masked scores not at all, and what a backward
+/// computes twice once.
 static double flops(const AttentionProblem &sized) {
-  return 2.0 * sized.batch * sized.queryHeads * sized.visiblePairs() *
-         (sized.headDim + sized.valueDim);
+  int64_t depth = sized.isBackward ? 3 * sized.headDim + 2 * sized.valueDim
+                                   : sized.headDim + sized.valueDim;
+  return 2.0 * sized.batch * sized.queryHeads * sized.visiblePairs() * depth;
 }
 
 static void writeTime(const Prediction &p, const AttentionProblem &sized,

@@ -19,6 +19,10 @@ using Candidates = std::vector<Candidate>;
 /// tiles, budgets and rates are filled in, those that do not fit included.
 void listCpuSchedules(const AttentionProblem &problem,
                       const TargetDescription &target, Candidates &result);
+/// Of the gradients.
+void listCpuBackwardSchedules(const AttentionProblem &problem,
+                              const TargetDescription &target,
+                              Candidates &result);
 /// Tensor cores of warpgroups: wgmma.
 void listTensorCoreSchedules(const AttentionProblem &problem,
                              const TargetDescription &target,

@@ -42,13 +42,19 @@ static llvm::Error check(const AttentionProblem &problem,
   if (!llvm::is_contained({"cpu", "cuda", "vulkan"}, target.family))
     return fail("target '{0}' has family '{1}', expected cpu, cuda or vulkan",
                 target.name, target.family);
+  if (problem.isBackward && target.family != "cpu")
+    return fail("target '{0}' has no schedule of gradients yet; state tiling "
+                "sizes, or choose a cpu target",
+                target.name);
   return llvm::Error::success();
 }
 
 static void listSchedules(const AttentionProblem &problem,
                           const TargetDescription &target, Candidates &result) {
   if (target.family == "cpu")
-    return listCpuSchedules(problem, target, result);
+    return problem.isBackward
+               ? listCpuBackwardSchedules(problem, target, result)
+               : listCpuSchedules(problem, target, result);
   if (target.family == "cuda") {
     listTensorCoreSchedules(problem, target, result);
     return listWarpSchedules(problem, target, result);

@@ -34,6 +34,21 @@ def TiledToCoopMatrix : Pass<"attn-tiled-to-coop-matrix", "::mlir::ModuleOp"> {
   ];
 }
 
+def GradientsToCPU : Pass<"attn-gradients-to-cpu"> {
+  let summary = "map the task loops of the gradients to threads";
+  let description = [{
+    The task loops of `attn.attention_backward` become OpenMP loops; their tiles stay vectors, which
+    upstream's lowerings cut into registers. The planner keeps them small enough for that. Loops
+    that fill memory become loops of one thread.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
+    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::omp::OpenMPDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect"
+  ];
+}
+
 def TiledToHopper : Pass<"attn-tiled-to-hopper", "::mlir::ModuleOp"> {
   let summary = "map the tiled form to warp-specialised TMA and wgmma kernels";
   let description = [{

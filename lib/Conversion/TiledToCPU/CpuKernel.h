@@ -280,9 +280,14 @@ updateStale(Task &task, const KeyBlock &block, const Rows &rows,
 mlir::LogicalResult initializeState(Task &task);
 mlir::LogicalResult writeResults(Task &task);
 
-/// Replaces the math.exp2 ops below `root` by polynomials as exact as the
-/// element type of the kernel needs.
-void approximateExp2(mlir::Operation *root, const CpuKernel &kernel);
+/// Replaces the math.exp2 ops below `root` by polynomials whose error a result
+/// of type `precision` hides.
+void approximateExp2(mlir::Operation *root, mlir::Type precision,
+                     const TargetDescription &target);
+/// One dynamically scheduled omp.wsloop iteration for each number below
+/// `count`.
+void emitParallelLoop(Emitter &e, mlir::Value count,
+                      llvm::function_ref<void(mlir::Value)> body);
 
 } // namespace attn::cpu
 

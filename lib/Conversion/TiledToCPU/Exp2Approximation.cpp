@@ -137,12 +137,10 @@ Value Exp2Emitter::portable(Value x) {
   return arith::MulFOp::create(e.b, e.loc, p, scale);
 }
 
-void cpu::approximateExp2(Operation *root, const CpuKernel &kernel) {
-  // The lse is not rounded to the element type.
-  Type precision =
-      kernel.form.lse ? Type(kernel.type) : Type(kernel.form.elementType);
+void cpu::approximateExp2(Operation *root, Type precision,
+                          const TargetDescription &target) {
   std::vector<double> coefficients = polynomialFor(precision);
-  bool hasScalef = kernel.form.target.has("avx512dq");
+  bool hasScalef = target.has("avx512dq");
   SmallVector<math::Exp2Op> ops;
   root->walk([&](math::Exp2Op op) { ops.push_back(op); });
   for (math::Exp2Op op : ops) {

@@ -66,7 +66,6 @@ public:
   LogicalResult emit();
 
 private:
-  void emitParallelLoop(Value count, llvm::function_ref<void(Value)> body);
   void emitPacking();
   LogicalResult emitTask(Value number);
   LogicalResult emitSweep(Task &task, Value head);
@@ -96,8 +95,8 @@ Value KernelEmitter::worthThreads() {
 }
 
 /// omp.wsloop with a dynamic schedule, one iteration at a time.
-void KernelEmitter::emitParallelLoop(Value count,
-                                     llvm::function_ref<void(Value)> body) {
+void cpu::emitParallelLoop(Emitter &e, Value count,
+                           llvm::function_ref<void(Value)> body) {
   Value zero = e.index(0), one = e.index(1);
   omp::WsloopOperands clauses;
   clauses.scheduleKind = omp::ClauseScheduleKindAttr::get(
@@ -124,7 +123,7 @@ void KernelEmitter::emitPacking() {
   if (!blocks)
     return;
   Value positions = e.mul(e.mul(batch, kvHeads), blocks);
-  emitParallelLoop(positions, [&](Value position) {
+  emitParallelLoop(e, positions, [&](Value position) {
     auto remainder = [&](Value x, Value y) -> Value {
       return arith::RemUIOp::create(e.b, e.loc, x, y);
     };
@@ -280,12 +279,15 @@ LogicalResult KernelEmitter::emit() {
     emitPacking();
     Value count = e.mul(e.mul(batch, heads), queryBlocks);
     emitParallelLoop(
-        count, [&](Value number) { valid = succeeded(emitTask(number)); });
+        e, count, [&](Value number) { valid = succeeded(emitTask(number)); });
     product->endThread(e);
     omp::TerminatorOp::create(e.b, e.loc);
   }
   product->deallocate(e);
-  approximateExp2(parallel, kernel);
+  // The lse is not rounded to the element type.
+  approximateExp2(parallel,
+                  form.lse ? Type(kernel.type) : Type(form.elementType),
+                  form.target);
   tasks.erase();
   return success(valid);
 }

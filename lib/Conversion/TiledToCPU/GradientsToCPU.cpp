@@ -1,0 +1,133 @@
+//===- GradientsToCPU.cpp - The task loops of the gradients on threads ----===//
+//
+// A task loop becomes an OpenMP loop over task numbers, the blocks outermost,
+// so that under a causal mask the long tasks of every head start first. What a
+// task does stays as the tiler wrote it: vectors of the size of a tile, which
+// the planner keeps so small (CpuBackwardSchedules.cpp) that upstream's
+// lowerings make straight code of registers of them. Exponentials become
+// polynomials.
+//
+//===----------------------------------------------------------------------===//
+
+#include "CpuKernel.h"
+#include "attn/Conversion/Passes.h"
+#include "mlir/Dialect/Arith/Transforms/Passes.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/OpenMP/OpenMPDialect.h"
+#include "mlir/Dialect/SCF/Transforms/Transforms.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+namespace attn {
+#define GEN_PASS_DEF_GRADIENTSTOCPU
+#include "attn/Conversion/Passes.h.inc"
+} // namespace attn
+
+using namespace mlir;
+using namespace attn;
+using namespace attn::cpu;
+
+/// Position in a number, of a task loop: batch and head within a block.
+static void mapTask(Emitter &e, scf::ForallOp tasks, Value number,
+                    IRMapping &mapping) {
+  SmallVector<Value> sizes =
+      getValueOrCreateConstantIndexOp(e.b, e.loc, tasks.getMixedUpperBound());
+  // The last dimension changes slowest, the others as they are written.
+  for (Value variable :
+       llvm::reverse(ArrayRef(tasks.getInductionVars()).drop_back())) {
+    Value size = sizes[cast<BlockArgument>(variable).getArgNumber()];
+    mapping.map(variable, arith::RemUIOp::create(e.b, e.loc, number, size));
+    number = arith::DivUIOp::create(e.b, e.loc, number, size);
+  }
+  mapping.map(tasks.getInductionVars().back(), number);
+}
+
+/// Scratch of a block becomes scratch of a thread, in its stack frame: LLVM
+/// would take memory anew for every block of every task, and keep it.
+static void hoistScratch(omp::ParallelOp parallel) {
+  Block &frame = parallel.getRegion().front();
+  SmallVector<memref::AllocaScopeOp> scopes;
+  parallel->walk([&](memref::AllocaScopeOp op) { scopes.push_back(op); });
+  for (memref::AllocaScopeOp scope : scopes) {
+    Block &body = scope.getBodyRegion().front();
+    body.getTerminator()->erase();
+    scope->getBlock()->getOperations().splice(scope->getIterator(),
+                                              body.getOperations());
+    scope.erase();
+  }
+  SmallVector<memref::AllocaOp> allocations;
+  parallel->walk([&](memref::AllocaOp op) { allocations.push_back(op); });
+  for (memref::AllocaOp op : allocations)
+    op->moveBefore(&frame, frame.begin());
+}
+
+static TargetDescription targetOf(scf::ForallOp tasks) {
+  auto known = tasks->getAttrOfType<TargetAttr>(kTargetAttrName);
+  return known ? known.getValue() : TargetDescription();
+}
+
+static void mapToThreads(scf::ForallOp tasks) {
+  OpBuilder builder(tasks);
+  Emitter e{builder, tasks.getLoc()};
+  SmallVector<Value> sizes =
+      getValueOrCreateConstantIndexOp(e.b, e.loc, tasks.getMixedUpperBound());
+  Value count = e.index(1);
+  for (Value size : sizes)
+    count = e.mul(count, size);
+  auto parallel = omp::ParallelOp::create(e.b, e.loc, omp::ParallelOperands());
+  e.b.createBlock(&parallel.getRegion());
+  emitParallelLoop(e, count, [&](Value number) {
+    IRMapping mapping;
+    mapTask(e, tasks, number, mapping);
+    for (Operation &op : tasks.getBody()->without_terminator())
+      e.b.clone(op, mapping);
+  });
+  omp::TerminatorOp::create(e.b, e.loc);
+  hoistScratch(parallel);
+
+  // Gradients are sums in the accumulators' type.
+  Type precision = builder.getF32Type();
+  parallel->walk(
+      [&](math::Exp2Op op) { precision = getElementTypeOrSelf(op.getType()); });
+  approximateExp2(parallel, precision, targetOf(tasks));
+  tasks.erase();
+}
+
+namespace {
+struct GradientsToCPU : attn::impl::GradientsToCPUBase<GradientsToCPU> {
+  void runOnOperation() override {
+    SmallVector<scf::ForallOp> tasks, fills;
+    getOperation()->walk([&](scf::ForallOp loop) {
+      StringRef role = getRole(loop);
+      if (llvm::is_contained({role::kDeltaTasks, role::kKeyTasks,
+                              role::kQueryTasks, role::kSinkTasks},
+                             role))
+        tasks.push_back(loop);
+      else if (role.empty())
+        fills.push_back(loop);
+    });
+    if (tasks.empty() && fills.empty())
+      return;
+    bool roundsInSoftware = false;
+    for (scf::ForallOp loop : tasks) {
+      TargetDescription target = targetOf(loop);
+      roundsInSoftware |= !target.has("avx512bf16") && !target.has("bf16");
+      mapToThreads(loop);
+    }
+    IRRewriter rewriter(&getContext());
+    for (scf::ForallOp loop : fills) {
+      rewriter.setInsertionPoint(loop);
+      if (failed(scf::forallToForLoop(rewriter, loop)))
+        return signalPassFailure();
+    }
+    if (!roundsInSoftware)
+      return;
+    // Without an instruction LLVM would call a function for each element.
+    RewritePatternSet patterns(&getContext());
+    arith::populateExpandBFloat16Patterns(patterns);
+    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+      signalPassFailure();
+  }
+};
+} // namespace

@@ -1,0 +1,88 @@
+//===- CpuBackwardSchedules.cpp - Schedules of gradients on a CPU ---------===//
+//
+// The CPU back end lowers the tiles of a backward as they stand, to straight
+// code: a tile is small enough for that code to compile in seconds, and what
+// the registers do not hold lies on the stack. Key tasks hold keys, values and
+// two accumulators for a block of keys; query tasks queries, output gradients
+// and one accumulator for a block of rows.
+//
+// Seven products a pair, two of them done twice: S (D) and dP (Dv) in both
+// sweeps, dV (Dv), dK (D) and dQ (D) in one.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Schedules.h"
+#include <algorithm>
+
+using namespace attn;
+using namespace attn::planner;
+
+/// Vector multiply-adds of a block in straight code: beyond, a nest takes long
+/// to compile.
+static constexpr int64_t kMostMultiplyAdds = 1 << 12;
+
+/// The share of the multiply-adds that straight code reaches with its
+/// accumulators on the stack. Measured on Emerald Rapids, f32, D 64: 5 GFLOP/s
+/// where the forward has 85.
+static constexpr double kStackRate = 0.04;
+
+static void addCandidate(const AttentionProblem &problem,
+                         const TargetDescription &target,
+                         const MatrixUnit &unit, int64_t lanes,
+                         int64_t blockQuery, int64_t blockKey,
+                         Candidates &result) {
+  Candidate c;
+  c.tiling.blockQuery = blockQuery;
+  c.tiling.blockKey = blockKey;
+  c.tiling.product = unit.kind;
+  c.tiling.queryGradient = "recomputed";
+
+  int64_t element = problem.elementBytes(), score = problem.accumulatorBytes();
+  int64_t depth = problem.headDim + problem.valueDim;
+  int64_t pairs = blockQuery * blockKey;
+  c.tiles = {
+      {"query and output gradient", "L2 cache", blockQuery * depth * element},
+      {"key and value", "L2 cache", blockKey * depth * element},
+      {"P and dS", "L2 cache", 2 * pairs * score},
+      {"accumulators", "L2 cache", blockKey * depth * score}};
+  addBudget(c, "L2 cache",
+            (target.cacheBytes > 0 ? target.cacheBytes : 256 << 10) * 3 / 4);
+  // A single row always goes: wide heads have to compile as well.
+  int64_t work = pairs * 2 * depth / lanes;
+  if (work > kMostMultiplyAdds && blockQuery > 1 && c.rejection.empty())
+    c.rejection = "needs " + std::to_string(work) +
+                  " multiply-adds in straight code, the limit is " +
+                  std::to_string(kMostMultiplyAdds);
+
+  ScheduleRates &rates = c.rates;
+  rates.macsPerCycle = kStackRate * unit.macsPerCycle;
+  // The exponential is taken in both sweeps.
+  rates.scoresPerCycle = scoresPerCycle(problem, target) / (score == 8 ? 4 : 2);
+  rates.headDim = 4 * problem.headDim;
+  rates.valueDim = 3 * roundUp(problem.valueDim, lanes);
+  rates.rowGranule = blockQuery;
+  rates.keyGranule = blockKey;
+  // Rows of a key task are read and turned for each of its blocks, and keys of
+  // a query task.
+  rates.cyclesPerBlock = 100 + 2.0 * (blockQuery + blockKey) * depth / lanes;
+  rates.cyclesPerTask = 500;
+  rates.cacheBytesPerKey = static_cast<double>(depth * element) *
+                           (1 + static_cast<double>(blockQuery) / blockKey);
+  result.push_back(std::move(c));
+}
+
+void planner::listCpuBackwardSchedules(const AttentionProblem &problem,
+                                       const TargetDescription &target,
+                                       Candidates &result) {
+  // f16 and bf16 are widened.
+  const MatrixUnit *unit = target.findMatrixUnit(
+      "fma", problem.elementType == "f64" ? "f64" : "f32");
+  if (!unit)
+    return;
+  int64_t lanes =
+      std::max<int64_t>(target.simdBits, 128) / 8 / problem.accumulatorBytes();
+  for (int64_t rows : {1, 2, 4, 8, 16})
+    for (int64_t vectors : {1, 2, 4})
+      addCandidate(problem, target, *unit, lanes, rows, vectors * lanes,
+                   result);
+}

@@ -1,0 +1,49 @@
+// Task loops of gradients become OpenMP loops with their blocks outermost, fills
+// become loops of one thread, and exponentials polynomials.
+// RUN: attn-opt %s --attn-tile --attn-gradients-to-cpu | FileCheck %s
+
+// CHECK-LABEL: func @gradients
+// CHECK: memref.alloc() : memref<2x3x16xf32>
+// CHECK: omp.parallel
+// CHECK: omp.wsloop schedule(dynamic
+// CHECK: omp.loop_nest (%[[TASK:.+]]) : index
+// CHECK: %[[HEAD:.+]] = arith.remui %[[TASK]], %c3
+// CHECK: %[[REST:.+]] = arith.divui %[[TASK]], %c3
+// CHECK: %[[BATCH:.+]] = arith.remui %[[REST]], %c2
+// CHECK: %[[BLOCK:.+]] = arith.divui %[[REST]], %c2
+// CHECK: omp.parallel
+// CHECK-NOT: math.exp2
+// CHECK: attn.role = "key_gradient"
+// CHECK: scf.for
+// CHECK: memref.store
+// CHECK: omp.parallel
+// CHECK: attn.role = "query_gradient"
+// CHECK-NOT: scf.forall
+func.func @gradients(%q: memref<2x3x16x8xf32>, %l: memref<2x3x16xf32>, %b: memref<16xf32>) {
+  attn.attention_backward %q, %q, %q, %q, %l, %q outs(%q, %q, %q, %b : memref<2x3x16x8xf32>, memref<2x3x16x8xf32>, memref<2x3x16x8xf32>, memref<16xf32>)
+    bias(%b : memref<16xf32>) gradients(bias) tiling(#attn.tiling<block_query = 4, block_key = 8>)
+    : memref<2x3x16x8xf32>, memref<2x3x16x8xf32>, memref<2x3x16x8xf32>, memref<2x3x16x8xf32>, memref<2x3x16xf32>, memref<2x3x16x8xf32>
+  return
+}
+
+// The scratch of a block lies in the frame of its thread.
+// CHECK-LABEL: func @scratch
+// CHECK: attn.role = "key_gradient"
+// CHECK: omp.parallel
+// CHECK-COUNT-2: memref.alloca() : memref<4x8x{{f32|index}}>
+// CHECK: omp.wsloop
+// CHECK-NOT: memref.alloca
+func.func @scratch(%q: memref<1x1x8x4xf32>, %l: memref<1x1x8xf32>, %t: memref<15xf32>) {
+  attn.attention_backward %q, %q, %q, %q, %l, %q outs(%q, %q, %q, %t : memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<15xf32>)
+    gradients(captures[0]) tiling(#attn.tiling<block_query = 4, block_key = 8>) captures(%t : memref<15xf32>)
+    score_mod(%s, %b, %h, %i, %j, %c) {
+      %seven = arith.constant 7 : index
+      %d = arith.subi %j, %i : index
+      %p = arith.addi %d, %seven : index
+      %x = memref.load %c[%p] : memref<15xf32>
+      %r = arith.addf %s, %x : f32
+      attn.yield %r : f32
+    }
+    : memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8xf32>, memref<1x1x8x4xf32>
+  return
+}

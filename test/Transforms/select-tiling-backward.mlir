@@ -1,0 +1,28 @@
+// Tiles of a backward: small ones on a CPU, stated ones kept, and a refusal
+// where there is no schedule.
+// RUN: attn-opt %s --attn-select-tiling=target=cpu:avx512 | FileCheck %s
+// RUN: attn-opt %s --target=cpu:avx512 --explain | FileCheck %s --check-prefix=EXPLAIN
+// RUN: not attn-opt %s --attn-select-tiling=target=h200 2>&1 | FileCheck %s --check-prefix=GPU
+
+// CHECK-LABEL: func @planned
+// CHECK: attn.attention_backward
+// CHECK-SAME: target(#attn.target<name = "cpu:avx512"
+// CHECK-SAME: tiling(#attn.tiling<block_query = {{[0-9]+}}, block_key = {{16|32|64}}, query_gradient = "recomputed">)
+// CHECK: tiling(#attn.tiling<block_query = 3, block_key = 5>)
+
+// EXPLAIN: bf16 attention backward: batch 1, heads 8 on 2, 512 queries x 512 keys, head dimensions 64 and 64
+// EXPLAIN: tile {{.*}} query gradient recomputed
+// EXPLAIN: memory L2 cache
+// EXPLAIN: traffic
+
+// GPU: error: cannot tile 'attn.attention_backward': target 'h200' has no schedule of gradients yet; state tiling sizes, or choose a cpu target
+func.func @planned(%q: tensor<1x8x512x64xbf16>, %k: tensor<1x2x512x64xbf16>, %l: tensor<1x8x512xf32>)
+    -> (tensor<1x8x512x64xbf16>, tensor<1x8x512x64xbf16>) {
+  %g:3 = attn.attention_backward %q, %k, %k, %q, %l, %q
+    : tensor<1x8x512x64xbf16>, tensor<1x2x512x64xbf16>, tensor<1x2x512x64xbf16>, tensor<1x8x512x64xbf16>, tensor<1x8x512xf32>, tensor<1x8x512x64xbf16>
+    -> tensor<1x8x512x64xbf16>, tensor<1x2x512x64xbf16>, tensor<1x2x512x64xbf16>
+  %h:3 = attn.attention_backward %q, %k, %k, %q, %l, %q tiling(#attn.tiling<block_query = 3, block_key = 5>)
+    : tensor<1x8x512x64xbf16>, tensor<1x2x512x64xbf16>, tensor<1x2x512x64xbf16>, tensor<1x8x512x64xbf16>, tensor<1x8x512xf32>, tensor<1x8x512x64xbf16>
+    -> tensor<1x8x512x64xbf16>, tensor<1x2x512x64xbf16>, tensor<1x2x512x64xbf16>
+  return %g#0, %h#0 : tensor<1x8x512x64xbf16>, tensor<1x8x512x64xbf16>
+}
