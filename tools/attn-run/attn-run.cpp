@@ -2,6 +2,7 @@
 
 #include "../CommandLine.h"
 #include "Check.h"
+#include "Gradients.h"
 #include "attn/Compiler/Compiler.h"
 #include "attn/Runtime/Arguments.h"
 #include "attn/Runtime/Npy.h"
@@ -48,6 +49,9 @@ static cl::opt<std::string>
     bench("bench", cl::ValueOptional,
           cl::desc("Time this many runs; without a number, for a second"),
           cl::value_desc("runs"), cl::cat(category));
+static cl::opt<bool> grad("grad",
+                          cl::desc("Run the gradient of the function as well"),
+                          cl::cat(category));
 static cl::opt<bool> explainFlag("explain",
                                  cl::desc("Print the tile sizes, and why"),
                                  cl::cat(category));
@@ -86,6 +90,12 @@ static llvm::Error run() {
   if (!module)
     return module.takeError();
   CompileOptions options{target, entry};
+  if (grad) {
+    llvm::Expected<std::string> name = differentiate(**module, options);
+    if (!name)
+      return name.takeError();
+    options.entry = *name;
+  }
   Clock::time_point start = Clock::now();
   llvm::Expected<Artifact> artifact = compile(**module, options);
   if (!artifact)
@@ -137,7 +147,13 @@ static llvm::Error run() {
       return text.takeError();
     print("speed", *text);
   }
-  return llvm::Error::success();
+  if (!grad)
+    return llvm::Error::success();
+  GradientRun gradient{seed, check && !noCheck, std::nullopt};
+  if (bench.getNumOccurrences())
+    gradient.runs = *runs;
+  options.entry += "_grad";
+  return runGradients(**module, options, *arguments, gradient, print);
 }
 
 int main(int argc, char **argv) {

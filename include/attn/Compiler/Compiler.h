@@ -36,6 +36,11 @@ parseModule(llvm::StringRef path, mlir::MLIRContext &context);
 llvm::Expected<mlir::func::FuncOp> findEntry(mlir::ModuleOp module,
                                              const CompileOptions &options);
 
+/// Gives the entry NAME of the module a gradient function NAME_grad beside it,
+/// as attn-differentiate does, and returns NAME.
+llvm::Expected<std::string> differentiate(mlir::ModuleOp module,
+                                          const CompileOptions &options);
+
 /// Code for the entry, and how to launch it. `code` is one of the stages from
 /// Asm on; without it, what the runtime takes: Obj, Ptx on an NVIDIA GPU, Spv
 /// on a Vulkan device. `module` is not changed.
