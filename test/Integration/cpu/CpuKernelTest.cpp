@@ -94,7 +94,8 @@ protected:
   /// Runs one problem and says in one line what is wrong with it, or nothing.
   std::string check(const CheckedCase &checked,
                     std::vector<HostTensor> &tensors, double slack = 1);
-  std::string checkProvoked(uint64_t seed, AttentionCase c, double slack = 1);
+  std::string checkProvoked(uint64_t seed, AttentionCase c, double slack = 1,
+                            bool saves = false);
   std::string save(uint64_t seed, const AttentionCase &c,
                    llvm::ArrayRef<HostTensor> tensors);
   void checkMany(uint64_t seed, int64_t count, const CaseRange &range);
@@ -231,17 +232,25 @@ TEST_P(CpuKernels, LongRandomProblems) {
 }
 
 std::string CpuKernels::checkProvoked(uint64_t seed, AttentionCase c,
-                                      double slack) {
+                                      double slack, bool saves) {
   std::mt19937_64 random(seed * 7919 + 1);
-  provoke(c, random);
+  std::string names = provoke(c, random);
+  std::string text = c.text();
   std::vector<HostTensor> tensors;
   auto checked = CheckedCase::create(std::move(c), context, random, 20'000'000);
   if (!checked)
     return "no oracle: " + llvm::toString(checked.takeError());
-  return check(*checked, tensors, slack);
+  std::string problem = check(*checked, tensors, slack);
+  if (problem.empty() || !saves)
+    return problem;
+  return problem + "\nATTN_TEST_SEED=" + std::to_string(seed) +
+         " --target=" + GetParam() + names + "\n" + text +
+         save(seed, checked->problem, tensors);
 }
 
 /// Small key blocks, so that a stale reference is kept, and left behind, often.
+/// But not of a few keys: equal probabilities that are no power of two round
+/// alike when they are added one by one, which f64 shows (docs/Rationale.md).
 TEST_P(CpuKernels, ProvokedReferences) {
   TargetDescription target = *lookupTarget(GetParam());
   const char *product = target.has("amx-bf16")     ? "amx"
@@ -254,21 +263,21 @@ TEST_P(CpuKernels, ProvokedReferences) {
     range.statedTilings = 1;
     AttentionCase c = CaseGenerator(seed, range).next();
     c.softmax = "stale";
+    c.blockKey = 16 << seed % 3;
     if (c.element == "bf16" && seed % 4 != 0) {
       c.product = product;
-      c.blockKey = seed % 2 ? 32 : 64; // whole tiles, as the planner has them
+      c.blockKey = std::max<int64_t>(c.blockKey, 32); // as the planner has them
     }
-    std::string problem = checkProvoked(seed, c);
-    if (problem.empty())
+    if (checkProvoked(seed, c).empty())
       continue;
     ++beyond;
     AttentionCase exact = c;
     exact.softmax = "exact";
-    if (checkProvoked(seed, exact).empty() &&
-        !checkProvoked(seed, c, kProvokedSlack).empty())
-      ADD_FAILURE() << problem << "\nATTN_TEST_SEED=" << seed
-                    << " --target=" << GetParam() << "\n"
-                    << c.text();
+    if (!checkProvoked(seed, exact).empty())
+      continue;
+    std::string problem = checkProvoked(seed, c, kProvokedSlack, true);
+    if (!problem.empty())
+      ADD_FAILURE() << problem;
   }
   EXPECT_LE(beyond, mostBeyond(count));
 }
