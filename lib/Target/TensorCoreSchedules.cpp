@@ -154,13 +154,13 @@ void TensorCoreLister::addWgmma(int64_t groups, int64_t blockQuery,
 }
 
 /// What the mapping to TMA and wgmma takes: tensor maps of whole units of 16
-/// bytes, accumulators of one thread, masks that depend on positions alone.
+/// bytes, accumulators of one thread, masks by position or by segments.
 static bool takesWgmma(const AttentionProblem &p) {
   auto chunks = [](int64_t dim) { return roundUp(dim, 64); };
   return p.hasTensorMaps && p.headDim > 0 && p.valueDim > 0 &&
          p.kvLength != 0 && p.headDim <= 256 && p.valueDim <= 256 &&
          p.valueDim % 8 == 0 && chunks(p.valueDim) <= chunks(p.headDim) &&
-         !p.hasMask && !p.hasMaskMod && !p.hasSegments;
+         !p.hasMask && !p.hasMaskMod;
 }
 
 void TensorCoreLister::listWgmma() const {

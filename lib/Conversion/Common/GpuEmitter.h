@@ -142,6 +142,21 @@ struct GpuEmitter {
         });
     return llvm::SmallVector<mlir::Value>(op.getResults());
   }
+  /// A loop that carries `inits` for as long as `condition` holds for them.
+  Values
+  repeatWhile(mlir::ValueRange inits,
+              llvm::function_ref<mlir::Value(mlir::ValueRange)> condition,
+              llvm::function_ref<Values(mlir::ValueRange)> body) {
+    auto op = mlir::scf::WhileOp::create(
+        b, loc, mlir::TypeRange(inits), inits,
+        [&](mlir::OpBuilder &, mlir::Location, mlir::ValueRange carried) {
+          mlir::scf::ConditionOp::create(b, loc, condition(carried), carried);
+        },
+        [&](mlir::OpBuilder &, mlir::Location, mlir::ValueRange carried) {
+          mlir::scf::YieldOp::create(b, loc, body(carried));
+        });
+    return Values(op.getResults());
+  }
 
   /// PTX that has no operation of its own in the NVVM dialect. In the text %0
   /// operand 0: results come first, then operands; it has side effects.

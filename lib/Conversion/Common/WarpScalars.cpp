@@ -1,11 +1,30 @@
 //===- WarpScalars.cpp - Scalars of a task, reduced by a warp -------------===//
 
 #include "WarpScalars.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
 using namespace mlir;
 using namespace attn;
 
 static constexpr int64_t kLanes = 32;
+
+/// One instruction where the chip has it, else five rounds of shuffles.
+Value WarpScalars::combineLanes(vector::CombiningKind kind, Value value) {
+  auto redux = [&](NVVM::ReduxKind redux) -> Value {
+    return NVVM::ReduxOp::create(e.b, e.loc, value.getType(), value, redux,
+                                 e.i32(-1));
+  };
+  if (value.getType().isInteger(32)) {
+    if (kind == vector::CombiningKind::MAXSI)
+      return redux(NVVM::ReduxKind::MAX);
+    if (kind == vector::CombiningKind::MINSI)
+      return redux(NVVM::ReduxKind::MIN);
+    return redux(NVVM::ReduxKind::OR);
+  }
+  for (int64_t distance = 1; distance < kLanes; distance *= 2)
+    value = combine(kind, value, e.fromLane(value, distance));
+  return value;
+}
 
 /// Elements past the end repeat the last one: least, greatest and any may count
 /// an element twice.
@@ -25,8 +44,7 @@ FailureOr<Value> WarpScalars::reduce(vector::MultiDimReductionOp op) {
   bool isBit = type.isInteger(1);
   if (isBit)
     result = arith::ExtUIOp::create(e.b, e.loc, e.b.getI32Type(), result);
-  for (int64_t distance = 1; distance < kLanes; distance *= 2)
-    result = combine(op.getKind(), result, e.fromLane(result, distance));
+  result = combineLanes(op.getKind(), result);
   if (isBit)
     result = arith::TruncIOp::create(e.b, e.loc, type, result);
   return combine(op.getKind(), result, scalars.lookup(op.getAcc()));

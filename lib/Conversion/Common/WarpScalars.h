@@ -15,14 +15,16 @@ namespace attn {
 
 class WarpScalars : public FlatScalars {
 public:
-  /// `lane` is an index value.
+  /// `lane` is an index value. Elements are read without a branch.
   WarpScalars(GpuEmitter &e, mlir::IRMapping &scalars, mlir::Value lane)
-      : FlatScalars(e, scalars, 1), lane(lane) {}
+      : FlatScalars(e, scalars, 0), lane(lane) {}
 
   mlir::FailureOr<mlir::Value>
   reduce(mlir::vector::MultiDimReductionOp op) override;
 
 private:
+  mlir::Value combineLanes(mlir::vector::CombiningKind kind, mlir::Value value);
+
   mlir::Value lane;
 };
 

@@ -29,24 +29,6 @@ using namespace mlir;
 using namespace attn;
 using namespace attn::hopper;
 
-/// The scalars of the block.
-static void enterBlock(GpuEmitter &e, TiledForm &form, IRMapping &scalars,
-                       Value block) {
-  scf::ForOp sweep = form.sweep;
-  Value first = scalars.lookup(sweep.getLowerBound());
-  scalars.map(sweep.getInductionVar(),
-              e.add(first, e.mul(e.toIndex(block), form.blockKey)));
-  cloneScalars(e, *sweep.getBody(), scalars);
-}
-
-/// The last column of the block that row `row` of the tile sees by the right
-/// bound.
-static Value lastSeen(GpuEmitter &e, TiledForm &form, IRMapping scalars,
-                      Value row) {
-  cloneScalars(e, *form.rightBound.getParentBlock(), scalars);
-  return e.add(scalars.lookup(form.rightBound), row);
-}
-
 /// The test that masks by the right bound alone.
 static bool masksByRightBound(TiledForm &form) {
   if (!form.masked || !form.rightBound)
@@ -59,12 +41,13 @@ static bool masksByRightBound(TiledForm &form) {
 namespace {
 /// What is carried from block to block, and without `acc` from task to task.
 struct SweepState {
+  BlockWalk::Values cursor;
   SoftmaxRows rows;
   Registers probabilities;
   Fragment acc;
 
   SmallVector<Value> values() const {
-    SmallVector<Value> all;
+    SmallVector<Value> all(cursor);
     llvm::append_range(all, rows.max);
     llvm::append_range(all, rows.sum);
     llvm::append_range(all, probabilities);
@@ -78,6 +61,7 @@ struct SweepState {
       for (Value &target : targets)
         target = values[next++];
     };
+    take(state.cursor);
     take(state.rows.max);
     take(state.rows.sum);
     take(state.probabilities);
@@ -90,8 +74,9 @@ struct SweepState {
 class Sweep {
 public:
   Sweep(Consumer &c, ConsumerTask &task)
-      : c(c), task(task), e(c.thread.e), kernel(c.thread.kernel),
-        form(kernel.form), softmax(e, form, task.layout, task.scalars) {}
+      : c(c), task(task), walk(*task.walk), e(c.thread.e),
+        kernel(c.thread.kernel), form(kernel.form),
+        softmax(e, form, task.layout, task.scalars) {}
 
   /// The first block on its own, when it is the warpgroup's turn or at once.
   FailureOr<SweepState> start(bool inTurn);
@@ -101,7 +86,7 @@ public:
   /// state is returned.
   void end(SweepState &state);
   FailureOr<SweepState> endInto(SweepState &state, TaskOrder &order,
-                                Value nextRound, Value nextUse);
+                                Value nextRound);
   void close(const SweepState &state) { softmax.finish(state.rows, state.acc); }
 
 private:
@@ -110,21 +95,21 @@ private:
   FailureOr<SweepState> finishInto(SweepState &state, Sweep &next);
   /// The last product, and the blocks that other warpgroups still work on.
   SweepState finishAndSkip(SweepState state);
-  Slot keySlot(Value block) {
-    return kernel.keyRing.slot(e, e.add(task.firstUse, block));
-  }
-  Slot valueSlot(Value block) {
-    return kernel.valueRing.slot(e, e.add(task.firstUse, block));
+  Slot keySlot(Value use) { return kernel.keyRing.slot(e, use); }
+  Slot valueSlot(Value use) { return kernel.valueRing.slot(e, use); }
+  void waitValues(const Slot &slot) {
+    kernel.readyValues().waitFull(e, c.thread.shared, slot);
   }
   Fragment issueScores(const Slot &slot);
   void issueOutput(SweepState &state, const Slot &slot);
-  void clearHiddenValues(Value block);
+  void clearHiddenValues(const BlockWalk::Block &block);
   LogicalResult update(Fragment scores, SweepState &state, bool isFirst,
                        llvm::function_ref<void()> waitForAccumulator);
   FailureOr<SweepState> initial();
 
   Consumer &c;
   ConsumerTask &task;
+  BlockWalk &walk;
   GpuEmitter &e;
   const HopperKernel &kernel;
   TiledForm &form;
@@ -135,15 +120,22 @@ private:
 /// The ends that a task may come to: with or without blocks to skip, with or
 /// without a next task.
 void Sweep::end(SweepState &state) {
-  SmallVector<Value> acc = e.branchOr(
-      e.less(task.ownBlocks, task.blocks),
-      [&]() { return finishAndSkip(state).acc.elements; },
-      [&]() { return finish(state).acc.elements; });
-  state.acc.elements = acc;
+  auto changed = [](const SweepState &last) {
+    SmallVector<Value> values(last.cursor);
+    llvm::append_range(values, last.acc.elements);
+    return values;
+  };
+  SmallVector<Value> values = e.branchOr(
+      walk.hasRest(state.cursor),
+      [&]() { return changed(finishAndSkip(state)); },
+      [&]() { return changed(finish(state)); });
+  auto acc = values.begin() + state.cursor.size();
+  state.cursor.assign(values.begin(), acc);
+  state.acc.elements.assign(acc, values.end());
 }
 
 FailureOr<SweepState> Sweep::endInto(SweepState &state, TaskOrder &order,
-                                     Value nextRound, Value nextUse) {
+                                     Value nextRound) {
   FailureOr<SweepState> result = state;
   result->acc = {};
   bool valid = true;
@@ -155,13 +147,13 @@ FailureOr<SweepState> Sweep::endInto(SweepState &state, TaskOrder &order,
     return values;
   };
   Value hasNext = e.less(nextRound, order.rounds());
-  Value skips = e.less(task.ownBlocks, task.blocks);
+  Value skips = walk.hasRest(state.cursor);
   SmallVector<Value> values = e.branchOr(
       skips,
       [&]() {
         SweepState last = finishAndSkip(state);
         SmallVector<Value> next = e.branch(hasNext, result->values(), [&]() {
-          ConsumerTask nextTask(c, order, nextRound, nextUse);
+          ConsumerTask nextTask(c, order, nextRound, walk.nextUse(last.cursor));
           auto started = Sweep(c, nextTask).start(/*inTurn=*/true);
           valid &= succeeded(started);
           return valid ? started->values() : result->values();
@@ -172,7 +164,8 @@ FailureOr<SweepState> Sweep::endInto(SweepState &state, TaskOrder &order,
         return e.branchOr(
             hasNext,
             [&]() {
-              ConsumerTask nextTask(c, order, nextRound, nextUse);
+              ConsumerTask nextTask(c, order, nextRound,
+                                    walk.nextUse(state.cursor));
               Sweep next(c, nextTask);
               SweepState last = state;
               FailureOr<SweepState> started = finishInto(last, next);
@@ -198,7 +191,7 @@ Fragment Sweep::issueScores(const Slot &slot) {
 }
 
 void Sweep::issueOutput(SweepState &state, const Slot &slot) {
-  kernel.valueRing.waitFull(e, c.thread.shared, slot);
+  waitValues(slot);
   fence(e);
   Value address = kernel.valueRing.address(e, c.thread.shared, slot);
   state.acc = multiplyProbabilitiesValue(e, state.acc, state.probabilities,
@@ -209,8 +202,11 @@ void Sweep::issueOutput(SweepState &state, const Slot &slot) {
 
 /// Lengths and band crop the values of a task, but TMA copies whole blocks:
 /// zeros go where the rows of others are, which may hold a NaN. Each warpgroup
-/// clears for itself, before it reads.
-void Sweep::clearHiddenValues(Value block) {
+/// clears for itself, before it reads. Where values are inspected that has been
+/// done.
+void Sweep::clearHiddenValues(const BlockWalk::Block &block) {
+  if (kernel.searches())
+    return;
   memref::SubViewOp view = kernel.value.view;
   unsigned rowDim = kernel.value.rowDim;
   int64_t whole = view.getSourceType().getDimSize(rowDim);
@@ -226,13 +222,13 @@ void Sweep::clearHiddenValues(Value block) {
   Value source = task.scalars.lookup(view.getSource());
   Value length = memref::DimOp::create(e.b, e.loc, source, int64_t(rowDim));
   Value first = e.add(task.scalars.lookup(form.sweep.getLowerBound()),
-                      e.mul(e.toIndex(block), form.blockKey));
+                      e.mul(e.toIndex(block.index), form.blockKey));
   Value isCropped =
       arith::AndIOp::create(e.b, e.loc, e.less(end, length),
                             e.less(count, e.add(first, form.blockKey)));
   e.branch(isCropped, [&]() {
-    Slot slot = valueSlot(block);
-    kernel.valueRing.waitFull(e, c.thread.shared, slot);
+    Slot slot = valueSlot(block.use);
+    waitValues(slot);
     Value address = kernel.valueRing.address(e, c.thread.shared, slot);
     Value seen = e.toI32(e.sub(count, first));
     constexpr int64_t kUnits = kChunkRowBytes / 16;
@@ -286,14 +282,15 @@ FailureOr<SweepState> Sweep::start(bool inTurn) {
   FailureOr<SweepState> state = initial();
   if (failed(state))
     return failure();
-  Slot slot = keySlot(e.i32(0));
+  BlockWalk::Block block = walk.first();
+  Slot slot = keySlot(block.use);
   kernel.keyRing.waitFull(e, shared, slot);
   if (inTurn)
     waitTurn(c);
   Fragment scores = issueScores(slot);
   if (inTurn)
     passTurn(c);
-  enterBlock(e, form, task.scalars, e.i32(0));
+  state->cursor = walk.enter(block);
   wait(e, 0, {&scores});
   kernel.keyRing.release(e, shared, slot, c.isWarpLeader);
   if (failed(update(scores, *state, /*isFirst=*/true, []() {})))
@@ -305,34 +302,33 @@ FailureOr<SweepState> Sweep::continueTo(SweepState state) {
   Value shared = c.thread.shared;
   state.acc.elements.assign(form.valueDim / 2, e.f32(0));
   bool valid = true;
-  SmallVector<Value> values =
-      e.loop(e.i32(1), task.ownBlocks, e.i32(1), state.values(),
-             [&](Value block, ValueRange carried) {
-               SweepState inner = state.with(carried);
-               Slot key = keySlot(block), value = valueSlot(e.add(block, -1));
-               kernel.keyRing.waitFull(e, shared, key);
-               waitTurn(c);
-               Fragment scores = issueScores(key);
-               issueOutput(inner, value);
-               passTurn(c);
-               enterBlock(e, form, task.scalars, block);
-               wait(e, 1, {&scores});
-               kernel.keyRing.release(e, shared, key, c.isWarpLeader);
-               valid &=
-                   succeeded(update(scores, inner, /*isFirst=*/false, [&]() {
-                     wait(e, 0, {&inner.acc});
-                     kernel.valueRing.release(e, shared, value, c.isWarpLeader);
-                   }));
-               return inner.values();
-             });
+  SmallVector<Value> values = walk.forEach(
+      state.values(), [&](const BlockWalk::Block &block, ValueRange carried) {
+        SweepState inner = state.with(carried);
+        Slot key = keySlot(block.use), value = valueSlot(block.before);
+        kernel.keyRing.waitFull(e, shared, key);
+        waitTurn(c);
+        Fragment scores = issueScores(key);
+        issueOutput(inner, value);
+        passTurn(c);
+        inner.cursor = walk.enter(block);
+        wait(e, 1, {&scores});
+        kernel.keyRing.release(e, shared, key, c.isWarpLeader);
+        valid &= succeeded(update(scores, inner, /*isFirst=*/false, [&]() {
+          wait(e, 0, {&inner.acc});
+          kernel.valueRing.release(e, shared, value, c.isWarpLeader);
+        }));
+        return inner.values();
+      });
   if (!valid)
     return failure();
   return state.with(values);
 }
 
 SweepState Sweep::finish(SweepState state) {
-  Slot last = valueSlot(e.add(task.ownBlocks, -1));
-  clearHiddenValues(e.add(task.ownBlocks, -1));
+  BlockWalk::Block block = walk.last(state.cursor);
+  Slot last = valueSlot(block.use);
+  clearHiddenValues(block);
   issueOutput(state, last);
   wait(e, 0, {&state.acc});
   kernel.valueRing.release(e, c.thread.shared, last, c.isWarpLeader);
@@ -341,28 +337,25 @@ SweepState Sweep::finish(SweepState state) {
 
 SweepState Sweep::finishAndSkip(SweepState state) {
   Value shared = c.thread.shared;
-  auto skip = [&](Value block) {
-    Slot key = keySlot(block), value = valueSlot(block);
+  auto skip = [&](Value use) {
+    Slot key = keySlot(use), value = valueSlot(use);
     kernel.keyRing.waitFull(e, shared, key);
     kernel.keyRing.release(e, shared, key, c.isWarpLeader);
-    kernel.valueRing.waitFull(e, shared, value);
+    waitValues(value);
     kernel.valueRing.release(e, shared, value, c.isWarpLeader);
   };
-  Slot last = valueSlot(e.add(task.ownBlocks, -1));
-  clearHiddenValues(e.add(task.ownBlocks, -1));
+  BlockWalk::Block block = walk.last(state.cursor);
+  Slot last = valueSlot(block.use);
+  clearHiddenValues(block);
   waitTurn(c);
   issueOutput(state, last);
   passTurn(c);
   wait(e, 0, {&state.acc});
   kernel.valueRing.release(e, shared, last, c.isWarpLeader);
-  skip(task.ownBlocks);
-  e.loop(e.add(task.ownBlocks, 1), task.blocks, e.i32(1), {},
-         [&](Value block, ValueRange) {
-           waitTurn(c);
-           passTurn(c);
-           skip(block);
-           return SmallVector<Value>();
-         });
+  state.cursor = walk.skipRest(state.cursor, skip, [&]() {
+    waitTurn(c);
+    passTurn(c);
+  });
   return state;
 }
 
@@ -371,15 +364,16 @@ FailureOr<SweepState> Sweep::finishInto(SweepState &state, Sweep &next) {
   FailureOr<SweepState> nextState = next.initial();
   if (failed(nextState))
     return failure();
-  Slot key = next.keySlot(e.i32(0));
-  Slot value = valueSlot(e.add(task.ownBlocks, -1));
-  clearHiddenValues(e.add(task.ownBlocks, -1));
+  BlockWalk::Block first = next.walk.first();
+  BlockWalk::Block last = walk.last(state.cursor);
+  Slot key = keySlot(first.use), value = valueSlot(last.use);
+  clearHiddenValues(last);
   kernel.keyRing.waitFull(e, shared, key);
   waitTurn(c);
   Fragment scores = next.issueScores(key);
   issueOutput(state, value);
   passTurn(c);
-  enterBlock(e, form, next.task.scalars, e.i32(0));
+  nextState->cursor = next.walk.enter(first);
   wait(e, 1, {&scores});
   kernel.keyRing.release(e, shared, key, c.isWarpLeader);
   if (failed(next.update(scores, *nextState, /*isFirst=*/true, [&]() {
@@ -388,32 +382,6 @@ FailureOr<SweepState> Sweep::finishInto(SweepState &state, Sweep &next) {
       })))
     return failure();
   return nextState;
-}
-
-/// The blocks that some row of the warpgroup sees, at least one: behind them
-/// the band, or the end of the queries, hides all.
-static Value countOwnBlocks(Consumer &c, ConsumerTask &task) {
-  GpuEmitter &e = c.thread.e;
-  TiledForm &form = c.thread.kernel.form;
-  Value groupRow = e.mul(c.group, kRows);
-  Value own = task.blocks;
-  if (form.rightBound) {
-    int64_t most = llvm::divideCeil(form.blockQuery - kRows, form.blockKey);
-    Value hidden = e.i32(0);
-    for (int64_t i = 1; i <= most; ++i) {
-      IRMapping scalars(task.scalars);
-      enterBlock(e, form, scalars, e.add(task.blocks, -i));
-      Value reach = lastSeen(e, form, scalars, e.add(groupRow, kRows - 1));
-      hidden =
-          e.add(hidden, e.select(e.less(reach, e.i32(0)), e.i32(1), e.i32(0)));
-    }
-    own = e.sub(own, hidden);
-  }
-  Value view = task.scalars.lookup(form.query.getBase());
-  Value length = memref::DimOp::create(e.b, e.loc, view, int64_t(0));
-  Value row = e.add(task.scalars.lookup(form.query.getIndices()[0]),
-                    e.toIndex(groupRow));
-  return e.max(e.select(e.less(row, length), own, e.i32(1)), e.i32(1));
 }
 
 static Slot waitForQuery(Consumer &c, Value round) {
@@ -431,11 +399,9 @@ ConsumerTask::ConsumerTask(Consumer &c, TaskOrder &order, Value round,
       slicer(c.thread.e.b, c.thread.e.loc, scalars),
       layout(c.thread.e, slicer, c.thread.e.toIndex(c.row),
              c.thread.e.toIndex(c.column)),
-      firstUse(firstUse) {
+      walk(BlockWalk::create(c.thread, scalars, c.group, firstUse)) {
   GpuEmitter &e = c.thread.e;
   const HopperKernel &kernel = c.thread.kernel;
-  blocks = countBlocks(e, kernel.form, scalars);
-  ownBlocks = countOwnBlocks(c, *this);
   queryAddress = e.add(kernel.queryRing.address(e, c.thread.shared, querySlot),
                        e.mul(c.group, kRows * kChunkRowBytes));
   queryDescriptor = descriptor(e, queryAddress);
@@ -458,7 +424,8 @@ static LogicalResult emitTasksInTurn(Consumer &c, TaskOrder &order) {
              sweep.close(*state);
              valid &= succeeded(emitEpilogue(c, task));
            }
-           return SmallVector<Value>{e.add(uses[0], task.blocks)};
+           return SmallVector<Value>{valid ? task.walk->nextUse(state->cursor)
+                                           : uses[0]};
          });
   return success(valid);
 }
@@ -481,12 +448,11 @@ static LogicalResult emitTasksOverlapped(Consumer &c, TaskOrder &order) {
            [&](Value round, ValueRange carried) {
              ConsumerTask task(c, order, round, carried.back());
              Sweep sweep(c, task);
-             Value nextUse = e.add(carried.back(), task.blocks);
              FailureOr<SweepState> state =
                  sweep.continueTo(started->with(carried));
              FailureOr<SweepState> next =
                  succeeded(state)
-                     ? sweep.endInto(*state, order, e.add(round, 1), nextUse)
+                     ? sweep.endInto(*state, order, e.add(round, 1))
                      : state;
              valid &= succeeded(next);
              if (!valid)
@@ -494,7 +460,7 @@ static LogicalResult emitTasksOverlapped(Consumer &c, TaskOrder &order) {
              sweep.close(*state);
              valid &= succeeded(emitEpilogue(c, task));
              SmallVector<Value> values = next->values();
-             values.push_back(nextUse);
+             values.push_back(task.walk->firstUseOfNext(next->cursor));
              return values;
            });
   });

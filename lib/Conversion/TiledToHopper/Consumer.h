@@ -3,7 +3,7 @@
 #ifndef ATTN_LIB_CONVERSION_TILEDTOHOPPER_CONSUMER_H
 #define ATTN_LIB_CONVERSION_TILEDTOHOPPER_CONSUMER_H
 
-#include "HopperKernel.h"
+#include "BlockWalk.h"
 #include "Wgmma.h"
 
 namespace attn::hopper {
@@ -19,14 +19,13 @@ struct Consumer {
   mlir::Value row, column;
 };
 
+/// A task that starts at the use `firstUse` of the key and value rings.
 struct ConsumerTask {
   Slot querySlot;
   mlir::IRMapping scalars;
   TileSlicer slicer;
   AccumulatorLayout layout;
-  /// Uses of the key and value rings before this task, its blocks, and those
-  /// that the rows of this warpgroup can see.
-  mlir::Value firstUse, blocks, ownBlocks;
+  std::unique_ptr<BlockWalk> walk;
   /// Of the warpgroup's rows.
   mlir::Value queryAddress, queryDescriptor;
 

@@ -2,7 +2,8 @@
 //
 // Shared memory, each tile on 1024 bytes for the 128-byte swizzle:
 //
-//   barriers, tasks (1024) | query stages | key stages | value stages
+//   barriers, tasks, found blocks (1024 or more) | query stages | key stages |
+//   value stages
 //
 // A tile of D columns is ceil(D / 64) chunks of rows x 128 bytes; TMA fills
 // columns past D with zeros. The output leaves through the query stage that
@@ -17,6 +18,15 @@
 using namespace mlir;
 using namespace attn;
 using namespace attn::hopper;
+
+/// Bytes of a task in flight.
+static constexpr int64_t kTaskBytes = 16;
+/// The search runs so many blocks ahead of the copies, and tells each in so
+/// many bytes.
+static constexpr int64_t kFoundAhead = 8, kFoundBytes = 16;
+
+/// What the 128-byte swizzle repeats after.
+static constexpr int64_t kTileAlignment = 1024;
 
 TensorMap OperandTile::tensorMap() const {
   SmallVector<int64_t> box(memref::SubViewOp(view).getSourceType().getRank(),
@@ -84,13 +94,44 @@ static LogicalResult verifyMappable(TiledForm &form) {
     return refuse("expected keys, values and head dimensions");
   if (form.headDim > 256 || form.valueDim > 256 || form.valueDim % 8 != 0)
     return refuse("expected head dimensions up to 256, D_v a multiple of 8");
-  if (form.reach || form.seenKeys)
-    return refuse("expected no mask but lengths and bands");
+  // Masks that every block has to be tested for leave no condition.
+  if ((form.reach || form.seenKeys) &&
+      !(form.reach && form.masked && form.seen &&
+        form.masked->isAncestor(form.seen)))
+    return refuse("expected no mask but lengths, bands and segments");
   if (form.valueDim > form.headDim &&
       llvm::divideCeil(form.valueDim, kChunk) >
           llvm::divideCeil(form.headDim, kChunk))
     return refuse("expected values no wider than keys");
   return success();
+}
+
+/// Rings that share the tiles of another one have barriers of their own.
+void HopperKernel::placeRings() {
+  outputRing = queryRing;
+  outputRing.producers = keyRing.consumers;
+  if (searches()) {
+    inspectedRing = valueRing;
+    // As many as keys and values have, and some ahead of them.
+    foundRing.stages = llvm::PowerOf2Ceil(stages + kFoundAhead);
+    foundRing.stageBytes = kFoundBytes;
+  }
+  int64_t barriers = 0;
+  for (Ring *ring : {&queryRing, &keyRing, &valueRing, &outputRing,
+                     &inspectedRing, &foundRing}) {
+    ring->barriers = barriers;
+    barriers += ring->barrierBytes();
+  }
+  // The found blocks, small as they are, come with the barriers.
+  tasksAt = llvm::alignTo(barriers, kTaskBytes);
+  foundRing.tiles = tasksAt + queryStages * kTaskBytes;
+  int64_t tile = foundRing.tiles + foundRing.stages * kFoundBytes;
+  for (Ring *ring : {&queryRing, &keyRing, &valueRing}) {
+    ring->tiles = llvm::alignTo(tile, kTileAlignment);
+    tile = ring->tiles + ring->stages * ring->stageBytes;
+  }
+  outputRing.tiles = queryRing.tiles;
+  sharedBytes = llvm::alignTo(tile, kTileAlignment);
 }
 
 FailureOr<HopperKernel> HopperKernel::plan(TiledForm &form) {
@@ -131,19 +172,7 @@ FailureOr<HopperKernel> HopperKernel::plan(TiledForm &form) {
                         kernel.groups * kWarps);
   kernel.valueRing = ring(kernel.stages, form.blockKey, kernel.valueChunks,
                           kernel.groups * kWarps);
-  int64_t barrier = 0, tile = 1024;
-  for (Ring *r : {&kernel.queryRing, &kernel.keyRing, &kernel.valueRing}) {
-    r->barriers = barrier;
-    barrier += r->barrierBytes();
-    r->tiles = tile;
-    tile += llvm::alignTo(r->stages * r->stageBytes, 1024);
-  }
-  kernel.outputRing = kernel.queryRing;
-  kernel.outputRing.barriers = barrier;
-  kernel.tasksAt =
-      llvm::alignTo(barrier + kernel.outputRing.barrierBytes(), 16);
-  kernel.outputRing.producers = kernel.groups * kWarps;
-  kernel.sharedBytes = tile;
+  kernel.placeRings();
   return kernel;
 }
 

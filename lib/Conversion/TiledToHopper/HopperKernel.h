@@ -7,8 +7,11 @@
 //   Ring.cpp           stages of shared memory between producer and consumers
 //   TileOrder.cpp      the persistent grid: which task a block takes next
 //   Producer.cpp       the thread that issues the copies
+//   BlockSearch.cpp    which blocks the masks reach, where they hide whole ones
+//   ValueInspection.cpp  values that no row sees, kept from the product
 //   Wgmma.cpp          tile products of a warpgroup
 //   Consumer.cpp       the sweep of a warpgroup: products and softmax
+//   BlockWalk.cpp      the blocks that a warpgroup visits
 //   Turns.cpp          which warpgroup has the tensor cores
 //   Epilogue.cpp       output and lse; the thread that copies the output
 //
@@ -58,6 +61,9 @@ struct HopperKernel {
   OperandTile query, key, value, output;
   /// The output of a task leaves through the stage that its queries came by.
   Ring queryRing, keyRing, valueRing, outputRing;
+  /// Where masks hide whole blocks: the blocks that are left, and the barriers
+  /// of values that have been inspected. Empty elsewhere.
+  Ring foundRing, inspectedRing;
   int64_t sharedBytes = 0;
   /// Byte offset of the tasks in flight, one for each query stage.
   int64_t tasksAt = 0;
@@ -68,12 +74,21 @@ struct HopperKernel {
   /// An error when TMA or wgmma cannot take the form.
   static mlir::FailureOr<HopperKernel> plan(TiledForm &form);
 
+  bool searches() const { return bool(form.reach); }
+  /// The ring whose stages hold values that may be multiplied.
+  const Ring &readyValues() const {
+    return searches() ? inspectedRing : valueRing;
+  }
+
   int64_t threads() const { return (groups + 1) * kWarpgroup; }
   int64_t queryBytes() const {
     return form.blockQuery * headChunks * kChunkRowBytes;
   }
   int64_t blockKey() const { return form.blockKey; }
   Launch launch(llvm::StringRef tasks) const;
+
+private:
+  void placeRings();
 };
 
 /// What a thread knows once it runs.
@@ -120,6 +135,24 @@ private:
 mlir::Value countBlocks(GpuEmitter &e, TiledForm &form,
                         mlir::IRMapping &scalars);
 
+/// A block that the masks reach (BlockSearch.cpp); i32. The position is that of
+/// its first key, `next` that of the next block of the task or -1, and
+/// `isMasked` is not 0 where elements have to be tested.
+struct FoundBlock {
+  mlir::Value position, next, isMasked;
+};
+/// Use `use` of the key and value rings: when it has been found, or when that
+/// is known.
+FoundBlock waitFound(Thread &thread, mlir::Value use);
+FoundBlock readFound(Thread &thread, mlir::Value use);
+/// Maps the scalars of the block. Without `isMasked` the condition of the
+/// masks is left out.
+void enterFound(GpuEmitter &e, TiledForm &form, const FoundBlock &found,
+                mlir::IRMapping &scalars);
+
+/// The warp that looks for blocks, and the one that inspects values.
+mlir::LogicalResult emitSearch(Thread &thread);
+mlir::LogicalResult emitInspection(Thread &thread);
 /// The thread that fills the rings, and the one that empties the output's.
 void emitProducer(Thread &thread);
 void emitOutputCopies(Thread &thread);

@@ -36,6 +36,52 @@ static void copyTile(Thread &thread, const Ring &ring, const OperandTile &tile,
   }
 }
 
+/// Fills the stages of keys and values with the block at `row`.
+static void copyBlock(Thread &thread, IRMapping &scalars, Value row,
+                      Value use) {
+  const HopperKernel &kernel = thread.kernel;
+  copyTile(thread, kernel.keyRing, kernel.key, KeyMap, kernel.headChunks,
+           scalars, row, use);
+  copyTile(thread, kernel.valueRing, kernel.value, ValueMap, kernel.valueChunks,
+           scalars, row, use);
+}
+
+/// All blocks of the sweep, from the use `firstUse` on. Returns the use behind.
+static Value copyAll(Thread &thread, IRMapping &scalars, Value firstUse) {
+  GpuEmitter &e = thread.e;
+  TiledForm &form = thread.kernel.form;
+  Value firstKey = e.toI32(scalars.lookupOrDefault(form.sweep.getLowerBound()));
+  Value blocks = countBlocks(e, form, scalars);
+  e.loop(e.i32(0), blocks, e.i32(1), {}, [&](Value i, ValueRange) {
+    copyBlock(thread, scalars, e.add(firstKey, e.mul(i, form.blockKey)),
+              e.add(firstUse, i));
+    return SmallVector<Value>();
+  });
+  return e.add(firstUse, blocks);
+}
+
+/// The blocks that the search finds; its stages are released as BlockSearch.cpp
+/// says.
+static Value copyFound(Thread &thread, IRMapping &scalars, Value firstUse) {
+  GpuEmitter &e = thread.e;
+  const HopperKernel &kernel = thread.kernel;
+  return e.repeatWhile(
+      {firstUse, e.i32(0)},
+      [&](ValueRange carried) {
+        return e.compare(arith::CmpIPredicate::sge, carried[1], e.i32(0));
+      },
+      [&](ValueRange carried) -> SmallVector<Value> {
+        Value use = carried[0];
+        FoundBlock found = waitFound(thread, use);
+        copyBlock(thread, scalars, found.position, use);
+        Value before = e.add(use, -kernel.stages);
+        kernel.foundRing.release(
+            e, thread.shared, kernel.foundRing.slot(e, before),
+            e.compare(arith::CmpIPredicate::sge, before, e.i32(0)));
+        return {e.add(use, 1), found.next};
+      })[0];
+}
+
 void hopper::emitProducer(Thread &thread) {
   GpuEmitter &e = thread.e;
   const HopperKernel &kernel = thread.kernel;
@@ -47,21 +93,10 @@ void hopper::emitProducer(Thread &thread) {
            IRMapping scalars = order.enter(task);
            Value firstRow =
                e.toI32(scalars.lookupOrDefault(form.query.getIndices()[0]));
-           Value firstKey =
-               e.toI32(scalars.lookupOrDefault(form.sweep.getLowerBound()));
-           Value blocks = countBlocks(e, form, scalars);
            copyTile(thread, kernel.queryRing, kernel.query, QueryMap,
                     kernel.headChunks, scalars, firstRow, round,
                     [&](const Slot &slot) { order.publish(task, slot); });
-           e.loop(e.i32(0), blocks, e.i32(1), {}, [&](Value i, ValueRange) {
-             Value use = e.add(uses[0], i);
-             Value row = e.add(firstKey, e.mul(i, form.blockKey));
-             copyTile(thread, kernel.keyRing, kernel.key, KeyMap,
-                      kernel.headChunks, scalars, row, use);
-             copyTile(thread, kernel.valueRing, kernel.value, ValueMap,
-                      kernel.valueChunks, scalars, row, use);
-             return SmallVector<Value>();
-           });
-           return SmallVector<Value>{e.add(uses[0], blocks)};
+           auto copy = kernel.searches() ? copyFound : copyAll;
+           return SmallVector<Value>{copy(thread, scalars, uses[0])};
          });
 }

@@ -4,7 +4,9 @@
 //
 //   warpgroup 0       one thread copies tiles by TMA into rings of shared
 //                     memory (Producer), another the output out of it
-//                     (Epilogue)
+//                     (Epilogue); where masks hide whole blocks, a warp looks
+//                     for those that are left (BlockSearch), another at the
+//                     values of keys that no row sees (ValueInspection)
 //   warpgroups 1 ..   64 query rows each: S = Q K from shared memory, softmax
 //                     in registers, acc += P V with P in registers (Consumer)
 //
@@ -51,12 +53,22 @@ static void initializeRings(Thread &thread) {
   GpuEmitter &e = thread.e;
   const HopperKernel &kernel = thread.kernel;
   e.branch(e.equals(thread.id, 0), [&]() {
-    for (const Ring *ring : {&kernel.queryRing, &kernel.keyRing,
-                             &kernel.valueRing, &kernel.outputRing})
+    for (const Ring *ring :
+         {&kernel.queryRing, &kernel.keyRing, &kernel.valueRing,
+          &kernel.outputRing, &kernel.inspectedRing, &kernel.foundRing})
       ring->initialize(e, thread.shared);
     NVVM::FenceMbarrierInitOp::create(e.b, e.loc);
   });
   NVVM::Barrier0Op::create(e.b, e.loc);
+}
+
+static bool emitForWarp(Thread &thread, int64_t warp,
+                        function_ref<LogicalResult(Thread &)> body) {
+  GpuEmitter &e = thread.e;
+  bool valid = true;
+  Value own = broadcastFirstLane(e, e.div(thread.id, 32));
+  e.branch(e.equals(own, warp), [&]() { valid = succeeded(body(thread)); });
+  return valid;
 }
 
 static LogicalResult emitKernel(TiledForm &form) {
@@ -85,11 +97,14 @@ static LogicalResult emitKernel(TiledForm &form) {
         setRegisters(e, isWide ? 32 : 24, /*increase=*/false);
         e.branch(e.equals(id, 0), [&]() { emitProducer(thread); });
         e.branch(e.equals(id, 32), [&]() { emitOutputCopies(thread); });
+        if (kernel->searches())
+          valid = emitForWarp(thread, 2, emitSearch) &&
+                  emitForWarp(thread, 3, emitInspection);
         scf::YieldOp::create(b, e.loc);
       },
       [&](OpBuilder &, Location) {
         setRegisters(e, isWide ? 160 : 240, /*increase=*/true);
-        valid = succeeded(emitConsumer(thread, e.add(warpgroup, -1)));
+        valid &= succeeded(emitConsumer(thread, e.add(warpgroup, -1)));
         scf::YieldOp::create(b, e.loc);
       });
   if (valid)
