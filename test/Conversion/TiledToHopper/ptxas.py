@@ -23,9 +23,16 @@ ALIBI = """captures(%x : tensor<16xf32>) score_mod(%s, %b, %h, %i, %j, %c) {
     attn.yield %r : f32
   }"""
 
+SEGMENTS = "segments(%x, %x : tensor<4x4096xi32>, tensor<4x4096xi32>)"
+
 # name, element, D, Dv, clauses, a further operand
 CASES = [(f"bf16-{d}-{mask or 'full'}", "bf16", d, d, mask, "") for d in (64, 128, 256) for mask in ("", "causal")]
 CASES += [(f"bf16-{d}", "bf16", d, d, "causal", "") for d in (40, 72, 96, 112, 160)]
+CASES += [
+    (f"segments-{d}-{mask or 'full'}", "bf16", d, d, f"{mask} {SEGMENTS}", "tensor<4x4096xi32>")
+    for d in (64, 128, 256)
+    for mask in ("", "causal", "causal window(1023, 0)")
+]
 CASES += [
     ("f16-64", "f16", 64, 64, "causal", ""),
     ("f16-128", "f16", 128, 128, "", ""),
@@ -36,6 +43,8 @@ CASES += [
     ("sinks", "bf16", 64, 64, "causal sinks(%x : tensor<16xf32>)", "tensor<16xf32>"),
     ("lengths", "bf16", 128, 128, "kv_lengths(%x : tensor<4xi32>)", "tensor<4xi32>"),
     ("bshd", "bf16", 128, 128, "causal layout(bshd)", ""),
+    ("segments-f16-64", "f16", 64, 64, SEGMENTS, "tensor<4x4096xi32>"),
+    ("segments-alibi", "bf16", 128, 128, "causal " + SEGMENTS + " " + ALIBI.replace("%x", "%y"), "tensor<4x4096xi32>, %y: tensor<16xf32>"),
 ]
 
 

@@ -24,9 +24,9 @@ func.func @keys(%q: memref<1x1x64x64xbf16>, %o: memref<1x1x64x64xbf16>) {
 
 // -----
 
-// CHECK: 'scf.forall' op cannot use wgmma: expected no mask but lengths and bands
-func.func @segments(%q: memref<1x1x64x64xbf16>, %s: memref<1x64xi32>, %o: memref<1x1x64x64xbf16>) {
-  attn.attention %q, %q, %q segments(%s, %s : memref<1x64xi32>, memref<1x64xi32>)
+// CHECK: 'scf.forall' op cannot use wgmma: expected no mask but lengths, bands and segments
+func.func @elements(%q: memref<1x1x64x64xbf16>, %m: memref<64x64xi1>, %o: memref<1x1x64x64xbf16>) {
+  attn.attention %q, %q, %q mask(%m : memref<64x64xi1>)
     target(#attn.target<name = "mine", family = "cuda">)
     tiling(#attn.tiling<block_query = 64, block_key = 32, product = "wgmma">)
     outs(%o : memref<1x1x64x64xbf16>) : memref<1x1x64x64xbf16>, memref<1x1x64x64xbf16>, memref<1x1x64x64xbf16>

@@ -6,10 +6,8 @@
 // cleared in shared memory before they are multiplied.
 
 // CHECK-LABEL: gpu.func @segments(
-// CHECK:         nvvm.shfl.sync bfly
-// CHECK:         arith.minsi
-// CHECK:         nvvm.shfl.sync bfly
-// CHECK:         arith.maxsi
+// CHECK:         nvvm.redux.sync min
+// CHECK:         nvvm.redux.sync max
 //              The first block that is reached.
 // CHECK:         scf.while
 // CHECK:           arith.cmpi sle
