@@ -209,17 +209,24 @@ BackwardEvaluator<T>::scoreOf(int64_t b, int64_t h, int64_t i, int64_t j) {
 template <typename T>
 typename BackwardEvaluator<T>::Difference
 BackwardEvaluator<T>::throughScore(const Score &score, Difference gradient) {
-  T ratio = gradient.value == 0 ? T(0) : gradient.size / gradient.value;
-  T ofScore = gradient.value;
-  if (scoreMod)
-    ofScore = static_cast<T>(scoreMod->differentiate(
-        static_cast<double>(gradient.value),
-        [&](unsigned capture, int64_t element, double given) {
-          T term = static_cast<T>(given);
-          captures.lookup(capture)->add(element, term, term * ratio);
+  auto differentiate = [&](T given, auto add) {
+    if (!scoreMod)
+      return given;
+    return static_cast<T>(scoreMod->differentiate(
+        static_cast<double>(given),
+        [&](unsigned capture, int64_t element, double term) {
+          add(*captures.lookup(capture), element, static_cast<T>(term));
         }));
-  ofScore *= T(1) - score.tanh * score.tanh;
-  return {ofScore, gradient.value == 0 ? gradient.size : ofScore * ratio};
+  };
+  T slope = T(1) - score.tanh * score.tanh;
+  T value = differentiate(gradient.value, [](Sum<T> &sum, int64_t at, T term) {
+    sum.add(at, term, T(0));
+  });
+  // Reverse mode is linear, so sizes go the same way; also where values cancel.
+  T size = differentiate(gradient.size, [](Sum<T> &sum, int64_t at, T term) {
+    sum.add(at, T(0), term);
+  });
+  return {value * slope, std::abs(size * slope)};
 }
 
 template <typename T>

@@ -37,6 +37,7 @@ SoftmaxUpdate::SoftmaxUpdate(TileBuilder &b, AttentionOp op)
       c(exponent.factor * llvm::numbers::log2e),
       isConditional(op.getTilingAttr().getValue().softmax == "conditional"),
       isStale(op.getTilingAttr().getValue().softmax == "stale"),
+      isRounded(op.getElementType().getWidth() <= 16),
       range(ReferenceRange::of(op.getElementType())),
       zeroRow(b.constant(rowType, 0)) {}
 
@@ -203,12 +204,14 @@ Value SoftmaxUpdate::isFar(Value reference) {
 }
 
 /// stale: the probabilities first; the greatest score only when they are out
-/// of range. Scores that may overflow are trusted not to, which saves an
-/// operation each, in rows whose reference did not.
+/// of range. Where probabilities are rounded, scores that may overflow are
+/// trusted not to, which saves an operation each, in rows whose reference did
+/// not. An unrounded one would show the rounding of c * reference.
 SoftmaxUpdate::Block SoftmaxUpdate::keepReference(const SoftmaxState &state,
                                                   Value scores) {
   Reference kept = referenceOf(state.rowMax);
-  if (!kept.scaled)
+  bool trustsRange = exponent.mayOverflow && isRounded;
+  if (trustsRange)
     kept.scaled = multiply(kept.value, c);
   Value probabilities = math::Exp2Op::create(b, exponents(scores, kept));
   setRole(probabilities.getDefiningOp(), role::kProbabilities);
@@ -221,7 +224,7 @@ SoftmaxUpdate::Block SoftmaxUpdate::keepReference(const SoftmaxState &state,
       arith::AddFOp::create(b, state.rowSum, b.constant(rowType, range.sum));
   Value isBad =
       arith::CmpFOp::create(b, arith::CmpFPredicate::UGT, rowSum, most);
-  if (exponent.mayOverflow)
+  if (trustsRange)
     isBad = arith::OrIOp::create(b, isBad, isFar(state.rowMax));
   isBad = vote(isBad);
   auto values = [](const SoftmaxState &state, Value probabilities) {

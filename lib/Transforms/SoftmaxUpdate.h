@@ -122,6 +122,8 @@ private:
   Exponent exponent;
   double c;
   bool isConditional, isStale;
+  /// Probabilities meet the values in 16 bits.
+  bool isRounded;
   ReferenceRange range;
   mlir::Value zeroRow;
 };

@@ -41,6 +41,7 @@
 #include "mlir/Dialect/SPIRV/Transforms/SPIRVConversion.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Dialect/Vector/Transforms/VectorRewritePatterns.h"
+#include "mlir/IR/Matchers.h"
 #include "mlir/Transforms/WalkPatternRewriteDriver.h"
 
 namespace attn {
@@ -82,6 +83,35 @@ struct FastExp2 : public OpConversionPattern<math::Exp2Op> {
     if (!adaptor.getOperand().getType().isF32())
       return rewriter.notifyMatchFailure(op, "expected f32");
     rewriter.replaceOpWithNewOp<spirv::GLExp2Op>(op, adaptor.getOperand());
+    return success();
+  }
+};
+
+/// A driver may take x * 0 for 0, whatever x is: an infinity or a NaN is told
+/// by its exponent.
+struct MultiplyByZero : public OpConversionPattern<arith::MulFOp> {
+  using OpConversionPattern::OpConversionPattern;
+  LogicalResult
+  matchAndRewrite(arith::MulFOp op, OpAdaptor adaptor,
+                  ConversionPatternRewriter &rewriter) const override {
+    if (!op.getType().isF32() || !matchPattern(op.getRhs(), m_AnyZeroFloat()))
+      return rewriter.notifyMatchFailure(op, "no product with 0");
+    Location loc = op.getLoc();
+    auto integer = [&](int64_t value) -> Value {
+      return arith::ConstantIntOp::create(rewriter, loc, value, 32);
+    };
+    constexpr int64_t kExponent = 0x7f800000;
+    Value bits = arith::BitcastOp::create(rewriter, loc, rewriter.getI32Type(),
+                                          adaptor.getLhs());
+    Value exponent =
+        arith::AndIOp::create(rewriter, loc, bits, integer(kExponent));
+    Value isFinite = arith::CmpIOp::create(
+        rewriter, loc, arith::CmpIPredicate::ne, exponent, integer(kExponent));
+    Value nan = integer(0x7fc00000);
+    Value result =
+        arith::SelectOp::create(rewriter, loc, isFinite, integer(0), nan);
+    rewriter.replaceOpWithNewOp<arith::BitcastOp>(op, rewriter.getF32Type(),
+                                                  result);
     return success();
   }
 };
@@ -257,8 +287,9 @@ static LogicalResult convert(spirv::FuncOp function,
   populateVectorToSPIRVPatterns(types, patterns);
   populateGPUToSPIRVPatterns(types, patterns);
   ub::populateUBToSPIRVConversionPatterns(types, patterns);
-  patterns.add<RoundHalf, FloatConstant, FastExp2, KeepFloat<arith::ExtFOp>,
-               KeepFloat<arith::TruncFOp>>(types, context, PatternBenefit(10));
+  patterns.add<MultiplyByZero, RoundHalf, FloatConstant, FastExp2,
+               KeepFloat<arith::ExtFOp>, KeepFloat<arith::TruncFOp>>(
+      types, context, PatternBenefit(10));
   std::unique_ptr<ConversionTarget> target =
       SPIRVConversionTarget::get(environment);
   target->addLegalOp<UnrealizedConversionCastOp>();

@@ -220,7 +220,7 @@ TEST(TilePlanner, WarpsTakeWhatWgmmaCannot) {
   EXPECT_EQ(productOf([](AttentionProblem &p) { p.hasTensorMaps = false; }),
             "mma");
   EXPECT_EQ(productOf([](AttentionProblem &p) { p.hasSegments = true; }),
-            "mma");
+            "wgmma");
   EXPECT_EQ(productOf([](AttentionProblem &p) { p.hasMaskMod = true; }), "mma");
   EXPECT_EQ(productOf([](AttentionProblem &p) { p.headDim = 0; }), "mma");
   EXPECT_EQ(productOf([](AttentionProblem &p) { p.kvLength = 0; }), "mma");
