@@ -27,7 +27,7 @@ ReferenceRange ReferenceRange::of(FloatType type) {
     return {kGrowth, 0x1p15};
   if (type.isBF16())
     return {kGrowth, 0x1p30};
-  return {kGrowth, 0x1p8};
+  return {kGrowth, 0x1p4};
 }
 
 SoftmaxUpdate::SoftmaxUpdate(TileBuilder &b, AttentionOp op)

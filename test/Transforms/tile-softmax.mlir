@@ -94,7 +94,7 @@ func.func @stale_f16(%q: memref<1x1x8x16xf16>, %k: memref<1x1x64x16xf16>, %v: me
 }
 
 // CHECK-LABEL: func @stale_f32(
-// CHECK:       arith.constant dense<2.560000e+02> : vector<4xf32>
+// CHECK:       arith.constant dense<1.600000e+01> : vector<4xf32>
 func.func @stale_f32(%q: memref<1x1x8x16xf32>, %k: memref<1x1x64x16xf32>, %v: memref<1x1x64x16xf32>, %o: memref<1x1x8x16xf32>) {
   attn.attention %q, %k, %v tiling(#attn.tiling<block_query = 4, block_key = 8, softmax = "stale">)
     outs(%o : memref<1x1x8x16xf32>) : memref<1x1x8x16xf32>, memref<1x1x64x16xf32>, memref<1x1x64x16xf32>
