@@ -11,8 +11,8 @@ using namespace attn;
 
 SmallVector<KernelScalar> attn::getKernelScalars(TypeRange arguments) {
   SmallVector<KernelScalar> scalars;
-  for (auto [number, argument] : llvm::enumerate(arguments)) {
-    auto type = dyn_cast<MemRefType>(argument);
+  for (int64_t number = 0, e = arguments.size(); number < e; ++number) {
+    auto type = dyn_cast<MemRefType>(arguments[number]);
     SmallVector<int64_t> strides;
     int64_t offset;
     if (!type || failed(type.getStridesAndOffset(strides, offset)))
@@ -20,7 +20,7 @@ SmallVector<KernelScalar> attn::getKernelScalars(TypeRange arguments) {
     auto addOpen = [&](KernelScalar::Field field, ArrayRef<int64_t> values) {
       for (auto [dimension, value] : llvm::enumerate(values))
         if (ShapedType::isDynamic(value))
-          scalars.push_back({int64_t(number), field, int64_t(dimension)});
+          scalars.push_back({number, field, int64_t(dimension)});
     };
     addOpen(KernelScalar::Size, type.getShape());
     addOpen(KernelScalar::Stride, strides);

@@ -83,7 +83,7 @@ func.func @stale(%q: memref<1x1x8x16xbf16>, %k: memref<1x1x64x16xbf16>, %v: memr
 // -----
 
 // The range is that of the type that the probabilities meet the values in: 2^15
-// for f16, 2^8 for f32.
+// for f16, 2^4 for f32.
 
 // CHECK-LABEL: func @stale_f16(
 // CHECK:       arith.constant dense<3.276800e+04> : vector<4xf32>
