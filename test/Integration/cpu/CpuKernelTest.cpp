@@ -146,7 +146,9 @@ std::string CpuKernels::check(const CheckedCase &checked,
     before.push_back(bytesOf(tensor));
   // The second run is as the first; 0 leaves the number of threads.
   for (int threads : {0, 0, 1, 3}) {
-    if (threads && !setThreads(threads))
+    // A kernel of no task needs no threads, and its runtime may not be there.
+    if (threads && !setThreads(threads) && c.shape.batch != 0 &&
+        c.shape.queryHeads != 0 && c.shape.queryLength != 0)
       return "the OpenMP runtime has no omp_set_num_threads";
     for (HostTensor &out : llvm::MutableArrayRef(tensors).drop_front(firstOut))
       out.poison();
