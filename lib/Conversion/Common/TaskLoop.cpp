@@ -74,3 +74,20 @@ Value attn::sharedMemory(GpuEmitter &e, gpu::GPUModuleOp module) {
   Value address = LLVM::AddressOfOp::create(e.b, e.loc, pointer, kName);
   return LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI32Type(), address);
 }
+
+LogicalResult
+attn::mapTaskLoops(Operation *root, function_ref<bool(TilingAttr)> takes,
+                   function_ref<LogicalResult(TiledForm &)> emit) {
+  SmallVector<scf::ForallOp> loops;
+  root->walk([&](scf::ForallOp loop) {
+    if (getRole(loop) == role::kTasks &&
+        takes(loop->getAttrOfType<TilingAttr>(kTilingAttrName)))
+      loops.push_back(loop);
+  });
+  for (scf::ForallOp loop : loops) {
+    FailureOr<TiledForm> form = readTiledForm(loop);
+    if (failed(form) || failed(emit(*form)))
+      return failure();
+  }
+  return success();
+}

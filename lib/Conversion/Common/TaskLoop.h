@@ -34,6 +34,12 @@ mlir::Value taskOfGrid(GpuEmitter &e);
 /// The byte address of the block's dynamic shared memory (i32).
 mlir::Value sharedMemory(GpuEmitter &e, mlir::gpu::GPUModuleOp module);
 
+/// Maps by `emit` every task loop of `root` whose tiling, null where there is
+/// none, `takes` says yes to.
+mlir::LogicalResult
+mapTaskLoops(mlir::Operation *root, llvm::function_ref<bool(TilingAttr)> takes,
+             llvm::function_ref<mlir::LogicalResult(TiledForm &)> emit);
+
 } // namespace attn
 
 #endif // ATTN_LIB_CONVERSION_COMMON_TASKLOOP_H

@@ -86,18 +86,11 @@ namespace {
 struct TiledToCoopMatrix
     : attn::impl::TiledToCoopMatrixBase<TiledToCoopMatrix> {
   void runOnOperation() override {
-    SmallVector<scf::ForallOp> loops;
-    getOperation()->walk([&](scf::ForallOp loop) {
-      auto tiling = loop->getAttrOfType<TilingAttr>(kTilingAttrName);
-      if (getRole(loop) == role::kTasks && tiling &&
-          tiling.getValue().product == "coopmat")
-        loops.push_back(loop);
-    });
-    for (scf::ForallOp loop : loops) {
-      FailureOr<TiledForm> form = readTiledForm(loop);
-      if (failed(form) || failed(emitKernel(*form)))
-        return signalPassFailure();
-    }
+    auto takes = [](TilingAttr tiling) {
+      return tiling && tiling.getValue().product == "coopmat";
+    };
+    if (failed(mapTaskLoops(getOperation(), takes, emitKernel)))
+      signalPassFailure();
   }
 };
 } // namespace

@@ -115,16 +115,9 @@ static LogicalResult emitKernel(TiledForm &form) {
 namespace {
 struct TiledToHopper : attn::impl::TiledToHopperBase<TiledToHopper> {
   void runOnOperation() override {
-    SmallVector<scf::ForallOp> loops;
-    getOperation()->walk([&](scf::ForallOp loop) {
-      if (getRole(loop) == role::kTasks)
-        loops.push_back(loop);
-    });
-    for (scf::ForallOp loop : loops) {
-      FailureOr<TiledForm> form = readTiledForm(loop);
-      if (failed(form) || failed(emitKernel(*form)))
-        return signalPassFailure();
-    }
+    auto takes = [](TilingAttr) { return true; };
+    if (failed(mapTaskLoops(getOperation(), takes, emitKernel)))
+      signalPassFailure();
   }
 };
 } // namespace

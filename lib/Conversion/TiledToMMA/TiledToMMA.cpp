@@ -80,19 +80,12 @@ static LogicalResult emitKernel(TiledForm &form) {
 namespace {
 struct TiledToMMA : attn::impl::TiledToMMABase<TiledToMMA> {
   void runOnOperation() override {
-    SmallVector<scf::ForallOp> loops;
-    getOperation()->walk([&](scf::ForallOp loop) {
-      auto tiling = loop->getAttrOfType<TilingAttr>(kTilingAttrName);
-      if (getRole(loop) == role::kTasks &&
-          (!tiling || tiling.getValue().product == "mma" ||
-           tiling.getValue().product == "fma"))
-        loops.push_back(loop);
-    });
-    for (scf::ForallOp loop : loops) {
-      FailureOr<TiledForm> form = readTiledForm(loop);
-      if (failed(form) || failed(emitKernel(*form)))
-        return signalPassFailure();
-    }
+    auto takes = [](TilingAttr tiling) {
+      return !tiling || tiling.getValue().product == "mma" ||
+             tiling.getValue().product == "fma";
+    };
+    if (failed(mapTaskLoops(getOperation(), takes, emitKernel)))
+      signalPassFailure();
   }
 };
 } // namespace
