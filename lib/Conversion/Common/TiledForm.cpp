@@ -82,9 +82,12 @@ FailureOr<TiledForm> attn::readTiledForm(scf::ForallOp tasks) {
   form.output = roles.get<vector::TransferWriteOp>(role::kOutput, false);
   form.lse = roles.get<vector::TransferWriteOp>(role::kLse, false);
   if (form.value && form.value.getMask()) {
+    // The vector of keys that was spread over the columns, and no further: it
+    // may itself be one flag that was spread over the keys.
     form.seenKeys = form.value.getMask();
-    while (Operation *op = form.seenKeys.getDefiningOp()) {
-      if (!isa<vector::BroadcastOp, vector::ShapeCastOp>(op))
+    while (cast<VectorType>(form.seenKeys.getType()).getRank() > 1) {
+      Operation *op = form.seenKeys.getDefiningOp();
+      if (!isa_and_nonnull<vector::BroadcastOp, vector::ShapeCastOp>(op))
         break;
       form.seenKeys = op->getOperand(0);
     }
