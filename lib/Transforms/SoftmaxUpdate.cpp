@@ -264,39 +264,45 @@ SoftmaxState SoftmaxUpdate::update(
 // Results
 //===----------------------------------------------------------------------===//
 
-Value SoftmaxUpdate::exponential(Value x) {
-  // log2 e as the sum of two numbers of the type, the second as a double has
-  // it.
-  double high = llvm::numbers::log2e, low = 2.0355273740931033e-17;
-  if (type.isF32()) {
-    high = llvm::numbers::log2ef;
-    low = llvm::numbers::log2e - high;
+/// log2 of how far the keys' reference, as the probabilities saw it, is above
+/// the sink.
+Value SoftmaxUpdate::aboveSink(Value rowMax, Value sinks) {
+  Value infinity = arith::NegFOp::create(b, b.negativeInfinity(rowType));
+  Value above;
+  if (exponent.mayOverflow) {
+    above = multiply(arith::SubFOp::create(b, rowMax, sinks), c);
+  } else {
+    // log2 e as the sum of two numbers of the type, the second as a double has
+    // it.
+    double high = llvm::numbers::log2e, low = 2.0355273740931033e-17;
+    if (type.isF32()) {
+      high = llvm::numbers::log2ef;
+      low = llvm::numbers::log2e - high;
+    }
+    auto constant = [&](double number) { return b.constant(rowType, number); };
+    Value scaled = multiply(sinks, high);
+    Value rest = math::FmaOp::create(b, sinks, constant(high),
+                                     arith::NegFOp::create(b, scaled));
+    rest = math::FmaOp::create(b, sinks, constant(low), rest);
+    Value isInfinite = equals(math::AbsFOp::create(b, sinks), infinity);
+    rest = arith::SelectOp::create(b, isInfinite, zeroRow, rest);
+    above = arith::SubFOp::create(
+        b, arith::SubFOp::create(b, multiply(rowMax, c), scaled), rest);
   }
-  auto constant = [&](double number) { return b.constant(rowType, number); };
-  Value exponent = multiply(x, high);
-  Value rest = math::FmaOp::create(b, x, constant(high),
-                                   arith::NegFOp::create(b, exponent));
-  rest = math::FmaOp::create(b, x, constant(low), rest);
-  Value correction =
-      math::FmaOp::create(b, rest, constant(llvm::numbers::ln2), constant(1));
-  return arith::MulFOp::create(b, math::Exp2Op::create(b, exponent),
-                               correction);
+  // A sink of -inf is infinitely far below, also below a row without keys.
+  Value isNone = equals(sinks, b.negativeInfinity(rowType));
+  return arith::SelectOp::create(b, isNone, infinity, above);
 }
 
 SoftmaxState SoftmaxUpdate::addSink(const SoftmaxState &state, Value sink) {
-  Value sinks = b.broadcast({sink, Extent::Uniform}, Extent::PerRow);
-  Value above =
-      math::FmaOp::create(b, state.rowMax, b.constant(rowType, exponent.factor),
-                          arith::NegFOp::create(b, sinks));
-  // A sink of -inf is infinitely far below, also below a row without keys.
-  Value isNone = equals(sink, b.negativeInfinity(type));
-  Value infinite = arith::NegFOp::create(b, b.negativeInfinity(rowType));
-  above = arith::SelectOp::create(b, isNone, infinite, above);
+  Value above = aboveSink(state.rowMax,
+                          b.broadcast({sink, Extent::Uniform}, Extent::PerRow));
   // Of what is the less of the two, 0 when it is that much less.
   auto share = [&](Value distance) -> Value {
     distance =
-        arith::MaximumFOp::create(b, distance, b.constant(rowType, -1e3));
-    return exponential(arith::MinimumFOp::create(b, distance, zeroRow));
+        arith::MaximumFOp::create(b, distance, b.constant(rowType, -2e3));
+    return math::Exp2Op::create(
+        b, arith::MinimumFOp::create(b, distance, zeroRow));
   };
   Value ofKeys = share(above), ofSink = share(arith::NegFOp::create(b, above));
   SoftmaxState next = {state.rowMax, {}, {}};

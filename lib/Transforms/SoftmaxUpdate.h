@@ -108,9 +108,7 @@ private:
             llvm::function_ref<llvm::SmallVector<mlir::Value>()> rescaled,
             llvm::function_ref<llvm::SmallVector<mlir::Value>()> kept);
 
-  /// exp(x) of row values in [-1000, 0], as exact as exp2 is: the rounding of
-  /// x * log2(e) does not become an error.
-  mlir::Value exponential(mlir::Value x);
+  mlir::Value aboveSink(mlir::Value rowMax, mlir::Value sinks);
   mlir::Value scaleRows(mlir::Value acc, mlir::Value factors);
   mlir::Value equals(mlir::Value value, mlir::Value constant);
   mlir::Value multiply(mlir::Value value, double factor);

@@ -202,22 +202,27 @@ func.func @bias(%q: memref<1x2x8x4xf32>, %k: memref<1x2x16x4xf32>, %v: memref<1x
 // -----
 
 // A sink is a key with the sink's score and no value, and comes after the sweep.
-// 0.5 is the scale.
+// It is compared with the reference as the probabilities saw it: rounded after
+// the multiplication by 0.5 log2 e.
 
 // CHECK-LABEL: func @sinks(
 // CHECK-SAME:  %[[SINKS:[^:,]+]]: memref<2xf32>
-// CHECK-DAG:   %[[SCALE:.+]] = arith.constant dense<5.000000e-01> : vector<4xf32>
+// CHECK-DAG:   %[[C:.+]] = arith.constant dense<0.72134{{.*}}> : vector<4xf32>
+// CHECK-DAG:   %[[LOG2E:.+]] = arith.constant dense<1.44269502> : vector<4xf32>
+// CHECK-DAG:   %[[REST:.+]] = arith.constant dense<1.925{{.*}}E-8> : vector<4xf32>
 // CHECK-DAG:   %[[NONE:.+]] = arith.constant dense<0xFF800000> : vector<4xf32>
 // CHECK-DAG:   %[[ZERO:.+]] = arith.constant dense<0.000000e+00> : vector<4xf32>
 // CHECK:       scf.forall (%{{.+}}, %[[H:.+]], %{{.+}}) in
 // CHECK:         %[[SWEEP:.+]]:3 = scf.for {{.*}} iter_args(%{{.+}} = %[[NONE]], %{{.+}} = %[[ZERO]],
 // CHECK:         %[[SINK:.+]] = memref.load %[[SINKS]][%[[H]]]
 // CHECK:         %[[ROWS:.+]] = vector.broadcast %[[SINK]] : f32 to vector<4xf32>
-// CHECK:         %[[BELOW:.+]] = arith.negf %[[ROWS]]
-// CHECK:         %[[DISTANCE:.+]] = math.fma %[[SWEEP]]#0, %[[SCALE]], %[[BELOW]]
-// CHECK:         %[[ABOVE:.+]] = arith.select %{{.+}}, %{{.+}}, %[[DISTANCE]]
-// CHECK:         %[[POWER:.+]] = math.exp2
-// CHECK:         %[[OF_KEYS:.+]] = arith.mulf %[[POWER]],
+// CHECK:         %[[SCALED:.+]] = arith.mulf %[[ROWS]], %[[LOG2E]]
+// CHECK:         %[[TAIL:.+]] = math.fma %[[ROWS]], %[[REST]],
+// CHECK:         %[[REFERENCE:.+]] = arith.mulf %[[SWEEP]]#0, %[[C]]
+// CHECK:         %[[DISTANCE:.+]] = arith.subf %[[REFERENCE]], %[[SCALED]]
+// CHECK:         %[[ABOVE:.+]] = arith.subf %[[DISTANCE]],
+// CHECK:         arith.select %{{.+}}, %{{.+}}, %[[ABOVE]]
+// CHECK:         %[[OF_KEYS:.+]] = math.exp2
 // CHECK:         math.exp2
 // CHECK:         %[[SUM:.+]] = math.fma %[[SWEEP]]#1, %[[OF_KEYS]], %{{.+}}
 // CHECK:         arith.mulf %[[SWEEP]]#2,
