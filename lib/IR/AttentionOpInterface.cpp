@@ -36,6 +36,26 @@ static void learnSizes(Type operand, ArrayRef<int64_t *> names,
       *name = merge(*name, size);
 }
 
+/// The first three gradients are as large as query, key and value.
+static void learnFromGradients(AttentionOpInterface op, AttentionShape &shape) {
+  TypeRange types = op.isMemRefForm() ? TypeRange(op.getOuts().getTypes())
+                                      : TypeRange(op->getResultTypes());
+  if (types.size() < 3) // Not verified yet.
+    return;
+  auto learn = [&](unsigned gradient, Layout layout, int64_t *heads,
+                   int64_t *length, int64_t *width) {
+    SmallVector<int64_t *, 4> names = {&shape.batch, nullptr, nullptr, width};
+    names[headDimension(layout)] = heads;
+    names[sequenceDimension(layout)] = length;
+    learnSizes(types[gradient], names);
+  };
+  learn(0, op.getQueryLayout(), &shape.queryHeads, &shape.queryLength,
+        &shape.headDim);
+  learn(1, op.getKeyLayout(), &shape.kvHeads, &shape.kvLength, &shape.headDim);
+  learn(2, op.getValueLayout(), &shape.kvHeads, &shape.kvLength,
+        &shape.valueDim);
+}
+
 AttentionShape attn::detail::getShape(AttentionOpInterface op) {
   auto query = cast<ShapedType>(op.getQuery().getType());
   auto key = cast<ShapedType>(op.getKey().getType());
@@ -70,6 +90,8 @@ AttentionShape attn::detail::getShape(AttentionOpInterface op) {
   learnSizes(typeOf(op.getQuerySegments()), {batch, queries});
   learnSizes(typeOf(op.getKvSegments()), {batch, keys});
   learnSizes(typeOf(op.getSinks()), {heads});
+  if (isa<AttentionBackwardOp>(op.getOperation()))
+    learnFromGradients(op, shape);
   return shape;
 }
 
