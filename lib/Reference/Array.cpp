@@ -177,3 +177,23 @@ double attn::relativeError(const Array &got, const Array &expected,
     return 0;
   return norm == 0 ? infinite : std::sqrt(difference / norm);
 }
+
+Array attn::difference(const Array &got, const Array &expected) {
+  Array result(expected.shape);
+  for (auto [r, g, e] : llvm::zip_equal(result.data, got.data, expected.data))
+    r = std::isfinite(g - e) ? g - e : 0;
+  return result;
+}
+
+int64_t attn::effectiveRows(const Array &array, int64_t width) {
+  double sum = 0, sumOfSquares = 0;
+  for (int64_t first = 0; width > 0 && first + width <= array.size();
+       first += width) {
+    double square = 0;
+    for (double element : ArrayRef(array.data).slice(first, width))
+      square += std::isfinite(element) ? element * element : 0;
+    sum += square;
+    sumOfSquares += square * square;
+  }
+  return sumOfSquares == 0 ? 1 : static_cast<int64_t>(sum * sum / sumOfSquares);
+}

@@ -284,7 +284,8 @@ llvm::Error BackwardEvaluator<T>::addRow(int64_t b, int64_t h, int64_t i) {
     const int64_t valuePlace = place(problem.value, b, kvHead, j);
     Difference ofProbability{T(0), T(0)};
     for (int64_t d = 0; d < shape.valueDim; ++d) {
-      T g = static_cast<T>(given[d]), term = g * static_cast<T>(value[d]);
+      T g = asFactor(static_cast<T>(given[d])),
+        term = g * static_cast<T>(value[d]);
       ofProbability.value += term;
       ofProbability.size += std::abs(term);
       T ofValue = asFactor(probability) * g;

@@ -132,24 +132,6 @@ static bool rowsWithoutKeysAreZero(const AttentionCase &c, const Array &visible,
   return true;
 }
 
-/// Over how many rows the norm of the output is spread: all of them when they
-/// are alike, fewer when some have no key or little weight beside a sink.
-static int64_t effectiveRows(const AttentionCase &c, const Array &output) {
-  // Where all scores are equal every row is the same row.
-  if (c.shape.headDim == 0 || StringRef(c.scoring).contains("scale(0.0"))
-    return 1;
-  double sum = 0, sumOfSquares = 0;
-  int64_t width = std::max<int64_t>(1, c.shape.valueDim);
-  for (int64_t first = 0; first + width <= output.size(); first += width) {
-    double square = 0;
-    for (double element : ArrayRef(output.data).slice(first, width))
-      square += std::isfinite(element) ? element * element : 0;
-    sum += square;
-    sumOfSquares += square * square;
-  }
-  return sumOfSquares == 0 ? 1 : static_cast<int64_t>(sum * sum / sumOfSquares);
-}
-
 llvm::Expected<CheckedCase> CheckedCase::create(AttentionCase problem,
                                                 MLIRContext &context,
                                                 std::mt19937_64 &random,
@@ -177,14 +159,14 @@ llvm::Expected<CheckedCase> CheckedCase::create(AttentionCase problem,
       evaluateStraightforward(op, c.arrays(), isWanted);
   if (!straight)
     return straight.takeError();
-  checked.rows = effectiveRows(c, exact->output);
+  checked.rows = effectiveRows(exact->output, c.shape.valueDim);
   checked.usual = relativeError(straight->output, exact->output);
   exact->lse = checked.comparedRows(std::move(exact->lse), /*isLse=*/true);
   checked.usualLse =
       lseError(checked.comparedRows(std::move(straight->lse), /*isLse=*/true),
                exact->lse);
   checked.lseRows = llvm::count(checked.isCompared, true);
-  checked.bound = errorBound(op, checked.usual, checked.rows);
+  checked.bound = errorBound(op, straight->output, exact->output);
   checked.lseBound = attn::lseBound(op, checked.usualLse, checked.lseRows);
   checked.expected = std::move(*exact);
   return checked;

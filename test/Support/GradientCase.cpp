@@ -141,23 +141,6 @@ std::string GradientCase::text() const {
          results + "\n}\n";
 }
 
-/// Over how many rows (of the last dimension, where there are four) the norm
-/// is spread.
-static int64_t effectiveRows(const GradientResult &gradient) {
-  const Array &magnitude = gradient.magnitude;
-  int64_t width = magnitude.rank() == 4 ? magnitude.shape[3] : 1;
-  double sum = 0, sumOfSquares = 0;
-  for (int64_t first = 0; width && first + width <= magnitude.size();
-       first += width) {
-    double square = 0;
-    for (double element : ArrayRef(magnitude.data).slice(first, width))
-      square += std::isfinite(element) ? element * element : 0;
-    sum += square;
-    sumOfSquares += square * square;
-  }
-  return sumOfSquares == 0 ? 1 : static_cast<int64_t>(sum * sum / sumOfSquares);
-}
-
 llvm::Expected<GradientCase> GradientCase::create(AttentionCase drawn,
                                                   MLIRContext &context,
                                                   std::mt19937_64 &random) {
@@ -192,8 +175,7 @@ llvm::Expected<GradientCase> GradientCase::create(AttentionCase drawn,
     return straight.takeError();
   result.expected = std::move(*exact);
   for (auto [want, got] : llvm::zip_equal(result.expected, *straight))
-    result.bounds.push_back(
-        errorBound(op, gradientError(got.value, want), effectiveRows(want)));
+    result.bounds.push_back(gradientBound(op, got.value, want));
   return result;
 }
 

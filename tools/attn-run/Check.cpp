@@ -140,14 +140,15 @@ llvm::Expected<std::string> attn::checkResults(func::FuncOp entry,
     };
     Array expected = rows(output.isLse ? exact->lse : exact->output);
     auto errorOf = [&](const Array &got) {
-      return output.isLse ? lseError(rows(got), expected)
-                          : relativeError(rows(got), expected);
+      return output.isLse ? lseError(got, expected)
+                          : relativeError(got, expected);
     };
-    double usual =
-        errorOf(output.isLse ? straightforward->lse : straightforward->output);
-    double error = errorOf(toArray(*output.got));
+    Array usualRows =
+        rows(output.isLse ? straightforward->lse : straightforward->output);
+    double usual = errorOf(usualRows);
+    double error = errorOf(rows(toArray(*output.got)));
     double bound = output.isLse ? lseBound(op, usual, sample.wanted)
-                                : errorBound(op, usual, sample.wanted);
+                                : errorBound(op, usualRows, expected);
     std::string line = llvm::formatv(
         "{0}: error {1:e2}, bound {2:e2} (straightforward {3:e2})", output.name,
         error, bound, usual);

@@ -104,17 +104,12 @@ checkGradients(func::FuncOp function, const LaunchDescription &launch,
       return llvm::createStringError(
           "%s: %lld of %lld elements were never written", name.c_str(),
           (long long)unwritten, (long long)got.size());
-    double usual = gradientError(
-        (*straightforward)[result.getResultNumber()].value, expected);
+    const Array &usual = (*straightforward)[result.getResultNumber()].value;
     double error = gradientError(toArray(got), expected);
-    int64_t rows = expected.value.rank() == 4
-                       ? expected.value.size() /
-                             std::max<int64_t>(1, expected.value.shape[3])
-                       : expected.value.size();
-    double bound = errorBound(*op, usual, rows);
+    double bound = gradientBound(*op, usual, expected);
     std::string line = llvm::formatv(
         "{0}: error {1:e2}, bound {2:e2} (straightforward {3:e2})", name, error,
-        bound, usual);
+        bound, gradientError(usual, expected));
     // Written so that a NaN fails.
     if (!(error <= bound))
       return llvm::createStringError(Twine(line) +

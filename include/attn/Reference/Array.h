@@ -53,6 +53,15 @@ void decode(const void *bytes, mlir::Type type, Array &array);
 /// difference from an all-zero expectation. The arrays have one shape.
 double relativeError(const Array &got, const Array &expected, double least = 0);
 
+/// got - expected, and 0 where that is not finite. The arrays have one shape.
+Array difference(const Array &got, const Array &expected);
+
+/// Over how many rows of `width` elements the norm of the array is spread: all
+/// of them when they are alike, fewer when some are 0 or one exceeds the
+/// others; (sum s)^2 / sum s^2 of their squared norms s, at least 1. Elements
+/// that are not finite count as 0.
+int64_t effectiveRows(const Array &array, int64_t width);
+
 } // namespace attn
 
 #endif // ATTN_REFERENCE_ARRAY_H

@@ -70,8 +70,9 @@ llvm::Expected<llvm::SmallVector<GradientResult>>
 evaluateBackward(AttentionBackwardOp op, llvm::ArrayRef<Array> operands);
 
 /// The straightforward implementation at the op's own precision, as
-/// `evaluateStraightforward` is of the forward. Probabilities and gradients of
-/// scores are factors of products, and of the element type there.
+/// `evaluateStraightforward` is of the forward. Probabilities and gradients, of
+/// scores and of the output, are factors of products, and of the element type
+/// there.
 llvm::Expected<llvm::SmallVector<GradientResult>>
 evaluateStraightforwardBackward(AttentionBackwardOp op,
                                 llvm::ArrayRef<Array> operands);
@@ -87,11 +88,17 @@ double gradientError(const Array &got, const GradientResult &expected);
 /// a correct kernel is one rounding off. In one row the roundings of a
 /// probability and of the output may both be the worst, 2 unit roundoffs of the
 /// element type, and that of an exponent up to 32 is an error of 16 of the
-/// accumulator's, in every element of the row: over `rows` of them, these fall
-/// with the square root of their number. So does what two samples of one error
-/// differ by, the straightforward one and the kernel's.
-double errorBound(AttentionOpInterface op, double straightforwardError,
-                  int64_t rows = std::numeric_limits<int64_t>::max());
+/// accumulator's, in every element of the row: over the `effectiveRows` of the
+/// output, these fall with the square root of their number. So does what two
+/// samples of one error differ by, the straightforward one and the kernel's,
+/// over the rows that the error is made of: few where scores are large and some
+/// rows have two greatest that are nearly equal.
+double errorBound(AttentionOpInterface op, const Array &straightforward,
+                  const Array &expected);
+
+/// The same for `gradientError`.
+double gradientBound(AttentionOpInterface op, const Array &straightforward,
+                     const GradientResult &expected);
 
 /// The error of an lse. It is that of the sum of exponentials, relative, so
 /// what is less than 1 counts as 1.

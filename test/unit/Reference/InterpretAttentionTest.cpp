@@ -181,8 +181,7 @@ void InterpretAttentionTest::check(int64_t heads, int64_t length, int64_t depth,
   Array output = arguments[3].toArray(), lse = arguments[4].toArray();
   output.shape = expected.output.shape;
   lse.shape = expected.lse.shape;
-  double bound =
-      errorBound(op, relativeError(straight->output, expected.output));
+  double bound = errorBound(op, straight->output, expected.output);
   EXPECT_LE(relativeError(output, expected.output), bound)
       << blockQuery << "x" << blockKey << " " << typeText;
   EXPECT_LT(relativeError(lse, expected.lse), 1e-5);
