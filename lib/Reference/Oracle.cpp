@@ -299,8 +299,12 @@ double attn::lseError(const Array &got, const Array &expected) {
   return relativeError(got, expected, /*least=*/1);
 }
 
-double attn::lseBound(AttentionOpInterface op, double straightforwardError,
-                      int64_t rows) {
-  return 1.5 * straightforwardError +
-         (2 + 8 * luckOf(rows)) * unitRoundoff(op.getAccumulatorType());
+double attn::lseBound(AttentionOpInterface op, const Array &straightforward,
+                      const Array &expected) {
+  Array sizes(expected.shape);
+  for (auto [size, lse] : llvm::zip_equal(sizes.data, expected.data))
+    size = std::isfinite(lse) ? std::max(std::fabs(lse), 1.0) : 0;
+  double luck = luckOf(effectiveRows(sizes, /*width=*/1));
+  return 1.5 * lseError(straightforward, expected) +
+         (2 + 8 * luck) * unitRoundoff(op.getAccumulatorType());
 }

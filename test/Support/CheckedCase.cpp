@@ -162,12 +162,12 @@ llvm::Expected<CheckedCase> CheckedCase::create(AttentionCase problem,
   checked.rows = effectiveRows(exact->output, c.shape.valueDim);
   checked.usual = relativeError(straight->output, exact->output);
   exact->lse = checked.comparedRows(std::move(exact->lse), /*isLse=*/true);
-  checked.usualLse =
-      lseError(checked.comparedRows(std::move(straight->lse), /*isLse=*/true),
-               exact->lse);
+  Array usualLse =
+      checked.comparedRows(std::move(straight->lse), /*isLse=*/true);
+  checked.usualLse = lseError(usualLse, exact->lse);
   checked.lseRows = llvm::count(checked.isCompared, true);
   checked.bound = errorBound(op, straight->output, exact->output);
-  checked.lseBound = attn::lseBound(op, checked.usualLse, checked.lseRows);
+  checked.lseBound = attn::lseBound(op, usualLse, exact->lse);
   checked.expected = std::move(*exact);
   return checked;
 }

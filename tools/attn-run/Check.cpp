@@ -147,7 +147,7 @@ llvm::Expected<std::string> attn::checkResults(func::FuncOp entry,
         rows(output.isLse ? straightforward->lse : straightforward->output);
     double usual = errorOf(usualRows);
     double error = errorOf(rows(toArray(*output.got)));
-    double bound = output.isLse ? lseBound(op, usual, sample.wanted)
+    double bound = output.isLse ? lseBound(op, usualRows, expected)
                                 : errorBound(op, usualRows, expected);
     std::string line = llvm::formatv(
         "{0}: error {1:e2}, bound {2:e2} (straightforward {3:e2})", output.name,

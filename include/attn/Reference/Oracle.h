@@ -107,9 +107,9 @@ double lseError(const Array &got, const Array &expected);
 /// The largest `lseError` that a kernel may have: 1.5 times the straightforward
 /// implementation's, two more roundings, from powers of two to powers of e, and
 /// up to 8 unit roundoffs in a row where the greatest score and the logarithm
-/// of the sum are of opposite signs.
-double lseBound(AttentionOpInterface op, double straightforwardError,
-                int64_t rows = std::numeric_limits<int64_t>::max());
+/// of the sum are of opposite signs, over the `effectiveRows`.
+double lseBound(AttentionOpInterface op, const Array &straightforward,
+                const Array &expected);
 
 /// A function's one attention op, and where its operands come from.
 struct AttentionInFunction {
