@@ -118,7 +118,11 @@ AttentionProblem attn::getProblem(AttentionOpInterface op) {
   p.hasSegments = bool(op.getQuerySegments());
   p.hasKvLengths = bool(op.getKvLengths());
   p.hasSinks = bool(op.getSinks());
-  p.isBackward = llvm::isa<AttentionBackwardOp>(*op);
+  if (auto backward = llvm::dyn_cast<AttentionBackwardOp>(*op)) {
+    p.isBackward = true;
+    p.sumsPairGradients =
+        backward.getBiasGradient() || !backward.getCaptureGradients().empty();
+  }
   p.returnsLse = bool(op.getLseType());
   mlir::ShapedType output = op.getOutputType();
   p.hasTensorMaps =

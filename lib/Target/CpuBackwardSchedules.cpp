@@ -1,10 +1,13 @@
 //===- CpuBackwardSchedules.cpp - Schedules of gradients on a CPU ---------===//
 //
-// The CPU back end lowers the tiles of a backward as they stand, to straight
-// code: a tile is small enough for that code to compile in seconds, and what
-// the registers do not hold lies on the stack. Key tasks hold keys, values and
-// two accumulators for a block of keys; query tasks queries, output gradients
-// and one accumulator for a block of rows.
+// The CPU back end keeps the tiles in scratch and multiplies by register tiles.
+// Where pairs also add to the gradient of a bias or capture, or a mask is asked
+// block by block whether it shows anything, it lowers the tiles as they stand,
+// to straight code: a tile is then small enough for that code to compile in
+// seconds, and what the registers do not hold lies on the stack.
+//
+// Key tasks hold keys, values and two accumulators for a block of keys; query
+// tasks queries, output gradients and one accumulator for a block of rows.
 //
 // Seven products a pair, two of them done twice: S (D) and dP (Dv) in both
 // sweeps, dV (Dv), dK (D) and dQ (D) in one.
@@ -26,18 +29,37 @@ static constexpr int64_t kMostMultiplyAdds = 1 << 12;
 /// 8 heads of 1024, D 64, causal: 26 GFLOP/s where the forward has 90.
 static constexpr double kStackRate = 0.13;
 
-static void addCandidate(const AttentionProblem &problem,
-                         const TargetDescription &target,
-                         const MatrixUnit &unit, int64_t lanes,
-                         int64_t blockQuery, int64_t blockKey,
-                         Candidates &result) {
+/// The same of register tiles.
+static constexpr double kRegisterRate = 0.8;
+
+namespace {
+struct BackwardLister {
+  const AttentionProblem &problem;
+  const TargetDescription &target;
+  const MatrixUnit &unit;
+  int64_t lanes;
+  Candidates &result;
+
+  void addCandidate(int64_t blockQuery, int64_t blockKey, bool inRegisters);
+};
+} // namespace
+
+void BackwardLister::addCandidate(int64_t blockQuery, int64_t blockKey,
+                                  bool inRegisters) {
   Candidate c;
   c.tiling.blockQuery = blockQuery;
   c.tiling.blockKey = blockKey;
   c.tiling.product = unit.kind;
   c.tiling.queryGradient = "recomputed";
+  if (inRegisters) {
+    auto [rows, vectors] = registerTile(target);
+    c.tiling.registerRows = rows;
+    c.tiling.registerColumns = vectors * lanes;
+  }
 
-  int64_t element = problem.elementBytes(), score = problem.accumulatorBytes();
+  int64_t element =
+      inRegisters ? problem.accumulatorBytes() : problem.elementBytes();
+  int64_t score = problem.accumulatorBytes();
   int64_t depth = problem.headDim + problem.valueDim;
   int64_t pairs = blockQuery * blockKey;
   c.tiles = {
@@ -49,22 +71,25 @@ static void addCandidate(const AttentionProblem &problem,
             (target.cacheBytes > 0 ? target.cacheBytes : 256 << 10) * 3 / 4);
   // A single row always goes: wide heads have to compile as well.
   int64_t work = pairs * 2 * depth / lanes;
-  if (work > kMostMultiplyAdds && blockQuery > 1 && c.rejection.empty())
+  if (!inRegisters && work > kMostMultiplyAdds && blockQuery > 1 &&
+      c.rejection.empty())
     c.rejection = "needs " + std::to_string(work) +
                   " multiply-adds in straight code, the limit is " +
                   std::to_string(kMostMultiplyAdds);
 
   ScheduleRates &rates = c.rates;
-  rates.macsPerCycle = kStackRate * unit.macsPerCycle;
+  rates.macsPerCycle =
+      (inRegisters ? kRegisterRate : kStackRate) * unit.macsPerCycle;
   // The exponential is taken in both sweeps.
   rates.scoresPerCycle = scoresPerCycle(problem, target) / (score == 8 ? 4 : 2);
   rates.headDim = 4 * problem.headDim;
   rates.valueDim = 3 * roundUp(problem.valueDim, lanes);
   rates.rowGranule = blockQuery;
   rates.keyGranule = blockKey;
-  // Rows of a key task are read and turned for each of its blocks, and keys of
-  // a query task.
-  rates.cyclesPerBlock = 100 + 2.0 * (blockQuery + blockKey) * depth / lanes;
+  // Rows of a key task are read for each of its blocks, and keys of a query
+  // task read and turned.
+  rates.cyclesPerBlock =
+      100 + (inRegisters ? 3.0 : 2.0) * (blockQuery + blockKey) * depth / lanes;
   rates.cyclesPerTask = 500;
   rates.cacheBytesPerKey = static_cast<double>(depth * element) *
                            (1 + static_cast<double>(blockQuery) / blockKey);
@@ -81,8 +106,20 @@ void planner::listCpuBackwardSchedules(const AttentionProblem &problem,
     return;
   int64_t lanes =
       std::max<int64_t>(target.simdBits, 128) / 8 / problem.accumulatorBytes();
-  for (int64_t rows : {1, 2, 4, 8, 16})
-    for (int64_t vectors : {1, 2, 4})
-      addCandidate(problem, target, *unit, lanes, rows, vectors * lanes,
-                   result);
+  BackwardLister lister{problem, target, *unit, lanes, result};
+  bool inRegisters = !problem.sumsPairGradients && !problem.hasMask &&
+                     !problem.hasMaskMod && !problem.hasSegments;
+  if (!inRegisters) {
+    for (int64_t rows : {1, 2, 4, 8, 16})
+      for (int64_t vectors : {1, 2, 4})
+        lister.addCandidate(rows, vectors * lanes, false);
+    return;
+  }
+  // Blocks of keys are whole registers.
+  int64_t rowEnd = roundUp(problem.queryLength, 16),
+          keyEnd = std::max(lanes, roundUp(problem.kvLength, 16));
+  for (int64_t rows : {1, 4, 8, 16, 32, 48, 64, 96, 128})
+    for (int64_t keys : {8, 16, 32, 48, 64, 96, 128})
+      if (keys % lanes == 0 && rows <= rowEnd && keys <= keyEnd)
+        lister.addCandidate(rows, keys, true);
 }

@@ -69,12 +69,8 @@ struct CpuLister {
 };
 } // namespace
 
-/// Rows and vectors of a register tile: as many accumulators as leave room for
-/// one row of the right factor and a broadcast of the left one. Measured: a
-/// tile over the budget spills and halves the speed; smaller ones wait for
-/// loads or for the latency of the multiply-add.
-static std::pair<int64_t, int64_t>
-registerTile(const TargetDescription &target) {
+std::pair<int64_t, int64_t>
+planner::registerTile(const TargetDescription &target) {
   if (target.simdRegisters < 32)
     return {6, 2}; // 12 accumulators, 2 + 1 operands of 16
   // 24 accumulators, 4 + 1 operands of 32. Measured on Emerald Rapids, f32,

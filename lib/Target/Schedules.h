@@ -23,6 +23,11 @@ void listCpuSchedules(const AttentionProblem &problem,
 void listCpuBackwardSchedules(const AttentionProblem &problem,
                               const TargetDescription &target,
                               Candidates &result);
+/// Rows and vectors of a register tile: as many accumulators as leave room for
+/// one row of the right factor and a broadcast of the left one. Measured: a
+/// tile over the budget spills and halves the speed; smaller ones wait for
+/// loads or for the latency of the multiply-add.
+std::pair<int64_t, int64_t> registerTile(const TargetDescription &target);
 /// Tensor cores of warpgroups: wgmma.
 void listTensorCoreSchedules(const AttentionProblem &problem,
                              const TargetDescription &target,

@@ -1,5 +1,6 @@
 // Task loops of gradients become OpenMP loops with their blocks outermost, fills
-// become loops of one thread, and exponentials polynomials.
+// become loops of one thread, and exponentials polynomials. Tasks that add to the
+// gradient of a bias or capture stay as they are, the others become register tiles.
 // RUN: attn-opt %s --attn-tile --attn-gradients-to-cpu | FileCheck %s
 
 // CHECK-LABEL: func @gradients
@@ -13,7 +14,8 @@
 // CHECK: %[[BLOCK:.+]] = arith.divui %[[REST]], %c2
 // CHECK: omp.parallel
 // CHECK-NOT: math.exp2
-// CHECK: attn.role = "key_gradient"
+// CHECK-NOT: attn.role = "key_gradient"
+// CHECK: vector.fma
 // CHECK: scf.for
 // CHECK: memref.store
 // CHECK: omp.parallel
@@ -28,7 +30,6 @@ func.func @gradients(%q: memref<2x3x16x8xf32>, %l: memref<2x3x16xf32>, %b: memre
 
 // The scratch of a block lies in the frame of its thread.
 // CHECK-LABEL: func @scratch
-// CHECK: attn.role = "key_gradient"
 // CHECK: omp.parallel
 // CHECK-COUNT-2: memref.alloca() : memref<4x8x{{f32|index}}>
 // CHECK: omp.wsloop
@@ -45,5 +46,34 @@ func.func @scratch(%q: memref<1x1x8x4xf32>, %l: memref<1x1x8xf32>, %t: memref<15
       attn.yield %r : f32
     }
     : memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8xf32>, memref<1x1x8x4xf32>
+  return
+}
+
+// Key tasks: V and K are turned, P is the product Q K^T until its elements are made,
+// with the tests of the edge and without; dV and dK add up in scratch, over the rows
+// that there are. The derivative of the softcap takes the scores again, so they stay.
+// CHECK-LABEL: func @register_tiles
+// CHECK:       omp.parallel
+// CHECK:       omp.parallel
+// CHECK-DAG:     %[[QUERY:.+]] = memref.alloca() {{.*}} : memref<4x4xf32>
+// CHECK-DAG:     %[[TURNED:.+]] = memref.alloca() {{.*}} : memref<4x8xf32>
+// CHECK-DAG:     %[[SUMS:.+]] = memref.alloca() {{.*}} : memref<8x4xf32>
+// CHECK:         vector.transpose {{.*}} : vector<4x4xf32> to vector<4x4xf32>
+// CHECK:         scf.for {{.*}} iter_args
+// CHECK-COUNT-8:   vector.fma
+// CHECK:         scf.if
+// CHECK:           arith.cmpi sle
+// CHECK:         } else {
+// CHECK-NOT:       arith.cmpi
+// CHECK:         }
+// CHECK:         %[[ROWS:.+]] = arith.minsi %{{.+}}, %c4 : index
+// CHECK:         scf.for %{{.+}} = %c0 to %[[ROWS]] step %c1 iter_args
+// CHECK:         vector.fma
+// CHECK:       omp.parallel
+// CHECK-NOT:   vector.contract
+func.func @register_tiles(%q: memref<1x1x10x4xf32>, %l: memref<1x1x10xf32>) {
+  attn.attention_backward %q, %q, %q, %q, %l, %q outs(%q, %q, %q : memref<1x1x10x4xf32>, memref<1x1x10x4xf32>, memref<1x1x10x4xf32>)
+    causal softcap(3.0) tiling(#attn.tiling<block_query = 4, block_key = 8>)
+    : memref<1x1x10x4xf32>, memref<1x1x10x4xf32>, memref<1x1x10x4xf32>, memref<1x1x10x4xf32>, memref<1x1x10xf32>, memref<1x1x10x4xf32>
   return
 }

@@ -1,4 +1,4 @@
-// Tiles of a backward: small ones on a CPU, stated ones kept, and a refusal
+// Tiles of a backward: register tiles on a CPU, stated ones kept, and a refusal
 // where there is no schedule.
 // RUN: attn-opt %s --attn-select-tiling=target=cpu:avx512 | FileCheck %s
 // RUN: attn-opt %s --target=cpu:avx512 --explain | FileCheck %s --check-prefix=EXPLAIN
@@ -7,7 +7,7 @@
 // CHECK-LABEL: func @planned
 // CHECK: attn.attention_backward
 // CHECK-SAME: target(#attn.target<name = "cpu:avx512"
-// CHECK-SAME: tiling(#attn.tiling<block_query = {{[0-9]+}}, block_key = {{16|32|64}}, query_gradient = "recomputed">)
+// CHECK-SAME: tiling(#attn.tiling<block_query = {{[0-9]+}}, block_key = {{16|32|48|64|96|128}}, register_rows = 6, register_columns = 64, query_gradient = "recomputed">)
 // CHECK: tiling(#attn.tiling<block_query = 3, block_key = 5>)
 
 // EXPLAIN: bf16 attention backward: batch 1, heads 8 on 2, 512 queries x 512 keys, head dimensions 64 and 64

@@ -37,8 +37,10 @@ def TiledToCoopMatrix : Pass<"attn-tiled-to-coop-matrix", "::mlir::ModuleOp"> {
 def GradientsToCPU : Pass<"attn-gradients-to-cpu"> {
   let summary = "map the task loops of the gradients to threads";
   let description = [{
-    The task loops of `attn.attention_backward` become OpenMP loops; their tiles stay vectors, which
-    upstream's lowerings cut into registers. The planner keeps them small enough for that. Loops
+    The task loops of `attn.attention_backward` become OpenMP loops over tasks, whose products are
+    loops around register tiles over scratch. Tasks that add to the gradient of a bias or capture,
+    or ask a mask whether it shows anything of a block, keep their tiles as vectors, which
+    upstream's lowerings cut into registers; the planner keeps them small enough for that. Loops
     that fill memory become loops of one thread.
   }];
   let dependentDialects = [

@@ -42,6 +42,8 @@ struct AttentionProblem {
   bool returnsLse = false;
   /// The gradients are asked for, not the output.
   bool isBackward = false;
+  /// Also those of a bias or of captures, to which many pairs add.
+  bool sumsPairGradients = false;
   /// Some size stands for all that may come: see withRepresentativeSizes.
   bool isRepresentative = false;
   /// Tensor maps can describe the operands, as far as is known: all strides of

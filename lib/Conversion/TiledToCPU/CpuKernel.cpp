@@ -45,8 +45,7 @@ static int64_t roundUp(int64_t value, int64_t step) {
   return (value + step - 1) / step * step;
 }
 
-/// The largest divisor of `value` that is at most `limit`.
-static int64_t divisorAtMost(int64_t value, int64_t limit) {
+int64_t cpu::divisorAtMost(int64_t value, int64_t limit) {
   for (int64_t d = std::min(value, std::max<int64_t>(limit, 1)); d > 1; --d)
     if (value % d == 0)
       return d;

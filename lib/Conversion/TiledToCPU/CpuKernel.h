@@ -14,6 +14,7 @@
 //   TaskScalars.cpp  bounds, views and conditions of tasks and key blocks
 //   SoftmaxRows.cpp  the online softmax over the rows of a score tile
 //   StaleSoftmax.cpp the same by a reference that stays behind
+//   GradientTiles.cpp the tasks of the gradients
 //   Exp2Approximation.cpp  exp2 by a polynomial
 //
 //===----------------------------------------------------------------------===//
@@ -221,6 +222,11 @@ std::unique_ptr<TileProduct> createAmxProduct(const CpuKernel &kernel);
 /// By the name in the tiling.
 std::unique_ptr<TileProduct> createProduct(const CpuKernel &kernel);
 
+/// The largest divisor of `value` that is at most `limit`.
+int64_t divisorAtMost(int64_t value, int64_t limit);
+
+/// Takes and makes scalars only, and has no region.
+bool isScalarOp(mlir::Operation &op);
 /// Clones the scalars of a block of the tiled form whose operands are there.
 mlir::LogicalResult cloneScalars(Task &task, mlir::Block &block);
 /// Those of a key block's masks, and which keys are seen at all.

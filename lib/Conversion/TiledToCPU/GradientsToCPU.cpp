@@ -1,15 +1,17 @@
 //===- GradientsToCPU.cpp - The task loops of the gradients on threads ----===//
 //
 // A task loop becomes an OpenMP loop over task numbers, the blocks outermost,
-// so that under a causal mask the long tasks of every head start first. What a
-// task does stays as the tiler wrote it: vectors of the size of a tile, which
-// the planner keeps so small (CpuBackwardSchedules.cpp) that upstream's
-// lowerings make straight code of registers of them. Exponentials become
-// polynomials.
+// so that under a causal mask the long tasks of every head start first.
+// Products become loops around register tiles (GradientTiles.cpp). Where a task
+// also adds to the gradient of a bias or of a capture, or asks whether a mask
+// shows anything, it stays as the tiler wrote it: vectors of the size of a
+// tile, which the planner then keeps so small (CpuBackwardSchedules.cpp) that
+// upstream's lowerings make straight code of registers of them. Exponentials
+// become polynomials.
 //
 //===----------------------------------------------------------------------===//
 
-#include "CpuKernel.h"
+#include "GradientTiles.h"
 #include "attn/Conversion/Passes.h"
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -67,7 +69,7 @@ static TargetDescription targetOf(scf::ForallOp tasks) {
   return known ? known.getValue() : TargetDescription();
 }
 
-static void mapToThreads(scf::ForallOp tasks) {
+static LogicalResult mapToThreads(scf::ForallOp tasks) {
   OpBuilder builder(tasks);
   Emitter e{builder, tasks.getLoc()};
   SmallVector<Value> sizes =
@@ -75,11 +77,17 @@ static void mapToThreads(scf::ForallOp tasks) {
   Value count = e.index(1);
   for (Value size : sizes)
     count = e.mul(count, size);
+  bool valid = true;
   auto parallel = omp::ParallelOp::create(e.b, e.loc, omp::ParallelOperands());
   e.b.createBlock(&parallel.getRegion());
   emitParallelLoop(e, count, [&](Value number) {
     IRMapping mapping;
     mapTask(e, tasks, number, mapping);
+    if (GradientTiles::canMap(tasks, targetOf(tasks))) {
+      GradientTiles tiles(e, tasks, targetOf(tasks), mapping);
+      valid = succeeded(tiles.emitTask(tasks));
+      return;
+    }
     for (Operation &op : tasks.getBody()->without_terminator())
       e.b.clone(op, mapping);
   });
@@ -92,6 +100,7 @@ static void mapToThreads(scf::ForallOp tasks) {
       [&](math::Exp2Op op) { precision = getElementTypeOrSelf(op.getType()); });
   approximateExp2(parallel, precision, targetOf(tasks));
   tasks.erase();
+  return success(valid);
 }
 
 namespace {
@@ -113,7 +122,8 @@ struct GradientsToCPU : attn::impl::GradientsToCPUBase<GradientsToCPU> {
     for (scf::ForallOp loop : tasks) {
       TargetDescription target = targetOf(loop);
       roundsInSoftware |= !target.has("avx512bf16") && !target.has("bf16");
-      mapToThreads(loop);
+      if (failed(mapToThreads(loop)))
+        return signalPassFailure();
     }
     IRRewriter rewriter(&getContext());
     for (scf::ForallOp loop : fills) {

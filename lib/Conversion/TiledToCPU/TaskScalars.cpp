@@ -17,7 +17,7 @@ using namespace attn;
 using namespace attn::cpu;
 
 /// An operation on scalars, without writes.
-static bool isScalarOp(Operation &op) {
+bool cpu::isScalarOp(Operation &op) {
   auto isScalar = [](Type type) { return !isa<VectorType>(type); };
   return op.getNumRegions() == 0 && !op.hasTrait<OpTrait::IsTerminator>() &&
          llvm::all_of(op.getOperandTypes(), isScalar) &&
