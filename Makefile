@@ -5,7 +5,7 @@
 #   make test         every test: unit, lit, install, plugin, format, spelling
 #   make build        tools in build/bin, and the tests
 #   make bench-cpu    speed against the machine's limit and the peers; BENCH=--avx2,
-#                     --memory or --compile for the other figures
+#                     --gradients, --memory or --compile for the other figures
 #   make docs         docs/Dialect.md and docs/Passes.md from the definitions
 #   make lint         format, spelling, stray paths
 #   make format       rewrite the sources with clang-format

@@ -3,6 +3,7 @@
 
     bench_cpu.py --build BUILD              B1 H8 S2048: f32, bf16; D 64, 128; full, causal
     bench_cpu.py --build BUILD --avx2       AVX2 code against a product by AVX2 kernels
+    bench_cpu.py --build BUILD --gradients  of the same cases, beside PyTorch's and our forward
     bench_cpu.py --build BUILD --memory     one head: memory that the kernel adds, by length
     bench_cpu.py --build BUILD --compile    module to tiled form and to code, by variant
 
@@ -26,6 +27,7 @@ import sys
 
 FIXED = {"OMP_WAIT_POLICY": "passive", "OPENBLAS_THREAD_TIMEOUT": "4"}
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+MODES = ("avx2", "gradients", "memory", "compile")
 HELD_BACK = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -62,7 +64,7 @@ def main():
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--only", default="", help="regular expression: cases to run")
     modes = parser.add_mutually_exclusive_group()
-    for mode in ("avx2", "memory", "compile"):
+    for mode in MODES:
         modes.add_argument(f"--{mode}", action="store_true")
     parser.add_argument("--memory-of", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -72,14 +74,16 @@ def main():
     if environment != dict(os.environ):
         os.execve(sys.executable, [sys.executable, *sys.argv], environment)
     # And these load them.
+    from cpu_gradients import gradients
     from cpu_limits import compile_times, memory, memory_of
     from cpu_speed import speed
 
     if args.memory_of:
         return memory_of(args)
-    mode = next((m for m in ("avx2", "memory", "compile") if getattr(args, m)), "")
+    mode = next((m for m in MODES if getattr(args, m)), "")
     load = os.getloadavg()[0]
-    figures, wrong = {"memory": memory, "compile": compile_times}.get(mode, speed)(args)
+    makers = {"gradients": gradients, "memory": memory, "compile": compile_times}
+    figures, wrong = makers.get(mode, speed)(args)
     if load > 0.3 * args.threads:
         print(f"\nThe machine was not idle (load {load:.1f} at the start): not figures to quote.")
     path = args.json or args.build / ("bench-cpu" + (f"-{mode}" if mode else "") + ".json")
