@@ -88,6 +88,25 @@ static void writeVulkan(json::OStream &j, const LaunchDescription &launch) {
   j.attribute("subgroup_size", launch.subgroupSize);
 }
 
+static void writeTensorMaps(json::OStream &j, const KernelLaunch &kernel) {
+  if (kernel.tensorMaps.empty())
+    return;
+  j.attributeArray("tensor_maps", [&] {
+    for (const TensorMapDescription &map : kernel.tensorMaps)
+      j.object([&] {
+        j.attribute("argument", map.argument);
+        j.attribute("box", json::Array(map.box));
+        j.attribute("swizzle", map.swizzle);
+      });
+  });
+}
+
+static void writeSizes(json::OStream &j, const KernelLaunch &kernel) {
+  j.attribute("grid", json::Array(kernel.grid));
+  j.attribute("workgroup", json::Array(kernel.workgroup));
+  j.attribute("shared_memory_bytes", kernel.sharedMemoryBytes);
+}
+
 std::string LaunchDescription::toJSON() const {
   std::string text;
   raw_string_ostream os(text);
@@ -106,20 +125,19 @@ std::string LaunchDescription::toJSON() const {
       for (const ArgumentDescription &a : arguments)
         writeArgument(j, a);
     });
-    if (!tensorMaps.empty())
-      j.attributeArray("tensor_maps", [&] {
-        for (const TensorMapDescription &map : tensorMaps)
-          j.object([&] {
-            j.attribute("argument", map.argument);
-            j.attribute("box", json::Array(map.box));
-            j.attribute("swizzle", map.swizzle);
-          });
-      });
+    writeTensorMaps(j, *this);
     if (isVulkan())
       writeVulkan(j, *this);
-    j.attribute("grid", json::Array(grid));
-    j.attribute("workgroup", json::Array(workgroup));
-    j.attribute("shared_memory_bytes", sharedMemoryBytes);
+    writeSizes(j, *this);
+    if (!then.empty())
+      j.attributeArray("then", [&] {
+        for (const KernelLaunch &kernel : then)
+          j.object([&] {
+            j.attribute("entry", kernel.entry);
+            writeTensorMaps(j, kernel);
+            writeSizes(j, kernel);
+          });
+      });
     j.attribute("workspace_bytes", workspaceBytes);
     j.attribute("flops", flops);
   });
@@ -378,6 +396,41 @@ static void readVulkan(FieldReader &reader, LaunchDescription &d,
   reader.number("subgroup_size", d.subgroupSize);
 }
 
+static void readTensorMaps(FieldReader &reader, const LaunchDescription &d,
+                           KernelLaunch &kernel, std::string &problem) {
+  if (!reader.has("tensor_maps"))
+    return;
+  if (const json::Array *maps = reader.array("tensor_maps"))
+    for (size_t i = 0; i < maps->size() && problem.empty(); ++i)
+      readTensorMap((*maps)[i], ("tensor map " + Twine(i) + " ").str(), d,
+                    kernel.tensorMaps.emplace_back(), problem);
+}
+
+static void readSizes(FieldReader &reader, KernelLaunch &kernel) {
+  std::vector<std::string> grid, workgroup;
+  reader.texts("grid", grid, kernel.grid.size());
+  reader.texts("workgroup", workgroup, kernel.workgroup.size());
+  reader.text("shared_memory_bytes", kernel.sharedMemoryBytes);
+  if (grid.size() == kernel.grid.size())
+    copy(grid, kernel.grid.begin());
+  if (workgroup.size() == kernel.workgroup.size())
+    copy(workgroup, kernel.workgroup.begin());
+}
+
+static void readFollowing(const json::Value &value, std::string where,
+                          const LaunchDescription &d, KernelLaunch &kernel,
+                          std::string &problem) {
+  if (!value.getAsObject()) {
+    problem = where + "is no object";
+    return;
+  }
+  FieldReader reader(*value.getAsObject(), where, problem);
+  reader.text("entry", kernel.entry);
+  readTensorMaps(reader, d, kernel, problem);
+  readSizes(reader, kernel);
+  reader.finish();
+}
+
 Expected<LaunchDescription> LaunchDescription::fromJSON(StringRef text,
                                                         StringRef source) {
   auto fail = [&](const Twine &what) {
@@ -415,23 +468,19 @@ Expected<LaunchDescription> LaunchDescription::fromJSON(StringRef text,
     for (size_t i = 0; i < arguments->size() && problem.empty(); ++i)
       readArgument((*arguments)[i], ("argument " + Twine(i) + " ").str(),
                    d.arguments.emplace_back(), problem);
-  if (reader.has("tensor_maps"))
-    if (const json::Array *maps = reader.array("tensor_maps"))
-      for (size_t i = 0; i < maps->size() && problem.empty(); ++i)
-        readTensorMap((*maps)[i], ("tensor map " + Twine(i) + " ").str(), d,
-                      d.tensorMaps.emplace_back(), problem);
+  readTensorMaps(reader, d, d, problem);
   if (d.isVulkan())
     readVulkan(reader, d, problem);
-  std::vector<std::string> grid, workgroup;
-  reader.texts("grid", grid, 3);
-  reader.texts("workgroup", workgroup, 3);
-  reader.text("shared_memory_bytes", d.sharedMemoryBytes);
+  readSizes(reader, d);
+  if (reader.has("then"))
+    if (const json::Array *kernels = reader.array("then"))
+      for (size_t i = 0; i < kernels->size() && problem.empty(); ++i)
+        readFollowing((*kernels)[i], ("kernel " + Twine(i + 1) + " ").str(), d,
+                      d.then.emplace_back(), problem);
   reader.text("workspace_bytes", d.workspaceBytes);
   reader.text("flops", d.flops);
   reader.finish();
   if (!problem.empty())
     return fail(problem);
-  copy(grid, d.grid.begin());
-  copy(workgroup, d.workgroup.begin());
   return d;
 }

@@ -61,14 +61,15 @@ createMachine(const TargetDescription &target) {
   return machine;
 }
 
-/// Only the entry is seen from outside, and nothing unwinds: helpers are
-/// inlined and no unwind tables are written.
+/// Only the entry and kernels behind it are seen from outside, and nothing
+/// unwinds: helpers are inlined and no unwind tables are written.
 static void internalize(Module &module, StringRef symbol) {
   for (Function &function : module) {
     if (function.isDeclaration())
       continue;
     function.setDoesNotThrow();
-    if (function.getName() == symbol)
+    if (function.getName() == symbol ||
+        function.getCallingConv() == CallingConv::PTX_Kernel)
       continue;
     function.setLinkage(GlobalValue::InternalLinkage);
     // The interface only unpacks the arguments of the function behind it.

@@ -83,8 +83,9 @@ llvm::Expected<Compilation> Compilation::start(ModuleOp module,
   c.options = options;
   c.isKernel = isKernel;
   c.target = *target;
-  if (gpu::GPUFuncOp kernel = findKernel(*c.module))
-    if (llvm::Error error = c.beginAtMapped(kernel))
+  if (SmallVector<gpu::GPUFuncOp> kernels = findKernels(*c.module);
+      !kernels.empty())
+    if (llvm::Error error = c.beginAtMapped(kernels.front()))
       return error;
   return c;
 }
@@ -195,24 +196,24 @@ llvm::Error Compilation::checkMappable() {
 
 /// What the passes to stage mapped decided for the launch.
 llvm::Error Compilation::readKernel() {
-  gpu::GPUFuncOp kernel = findKernel(*module);
+  SmallVector<gpu::GPUFuncOp> kernels = findKernels(*module);
   auto entry = module->lookupSymbol<func::FuncOp>(entryName);
   bool doesNothing =
       entry &&
       !entry.walk([](scf::ForallOp) { return WalkResult::interrupt(); })
            .wasInterrupted();
-  if (!kernel && doesNothing)
-    kernel = replaceByEmptyKernel(entry, target);
-  if (!kernel)
+  if (kernels.empty() && doesNothing)
+    kernels.push_back(replaceByEmptyKernel(entry, target));
+  if (kernels.empty())
     return llvm::createStringError("target '" + target.name +
                                    "' has no mapping of this attention yet; "
                                    "stages up to tiled can be emitted, or "
                                    "choose a cpu target");
-  entryName = kernel.getName().str();
+  entryName = kernels.front().getName().str();
   if (!launch)
     return llvm::Error::success();
   DiagnosticCapture diagnostics(module->getContext());
-  if (llvm::Error error = addLaunch(kernel, *launch))
+  if (llvm::Error error = addLaunches(kernels, *launch))
     return diagnostics.takeError(toString(std::move(error)));
   return llvm::Error::success();
 }

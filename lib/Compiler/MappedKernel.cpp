@@ -12,23 +12,35 @@
 using namespace mlir;
 using namespace attn;
 
-gpu::GPUFuncOp attn::findKernel(ModuleOp module) {
-  gpu::GPUFuncOp kernel;
-  for (auto kernels : module.getOps<gpu::GPUModuleOp>())
-    for (auto function : kernels.getOps<gpu::GPUFuncOp>())
+SmallVector<gpu::GPUFuncOp> attn::findKernels(ModuleOp module) {
+  SmallVector<gpu::GPUFuncOp> kernels;
+  for (auto module : module.getOps<gpu::GPUModuleOp>())
+    for (auto function : module.getOps<gpu::GPUFuncOp>())
       if (function->hasAttr(kLaunchAttrName))
-        kernel = function;
-  return kernel;
+        kernels.push_back(function);
+  return kernels;
 }
 
 static std::string sizeName(size_t argument, size_t dimension) {
   return "arg" + llvm::utostr(argument) + "_dim" + llvm::utostr(dimension);
 }
 
+/// Arguments of the caller, in front of workspace and tensor maps.
+static size_t countArguments(gpu::GPUFuncOp kernel, const Launch &mapped) {
+  size_t behind = mapped.tensorMaps.size() + !mapped.workspace.empty();
+  size_t all = kernel.getNumArguments();
+  return all < behind ? 0 : all - behind;
+}
+
 llvm::Expected<LaunchDescription> attn::describeKernel(gpu::GPUFuncOp kernel) {
   LaunchDescription launch;
   launch.name = kernel.getName().str();
-  for (auto [index, type] : llvm::enumerate(kernel.getArgumentTypes())) {
+  FailureOr<Launch> mapped = getLaunch(kernel);
+  if (failed(mapped))
+    return llvm::createStringError("attn.launch is malformed");
+  ArrayRef<Type> types = kernel.getArgumentTypes();
+  for (auto [index, type] :
+       llvm::enumerate(types.take_front(countArguments(kernel, *mapped)))) {
     auto memref = dyn_cast<MemRefType>(type);
     if (!memref)
       break;
@@ -91,27 +103,22 @@ static void addVulkanLaunch(gpu::GPUFuncOp kernel,
   }
 }
 
-llvm::Error attn::addLaunch(gpu::GPUFuncOp kernel, LaunchDescription &launch) {
-  FailureOr<Launch> mapped = getLaunch(kernel);
-  if (failed(mapped))
-    return llvm::createStringError("attn.launch is malformed");
-  size_t arguments = kernel.getNumArguments() - mapped->tensorMaps.size();
-  if (arguments != launch.arguments.size())
+static llvm::Error addLaunch(gpu::GPUFuncOp kernel, const Launch &mapped,
+                             const LaunchDescription &description,
+                             KernelLaunch &launch) {
+  size_t arguments = countArguments(kernel, mapped);
+  if (arguments != description.arguments.size())
     return llvm::createStringError(
         "kernel @" + kernel.getName() + " has " + Twine(arguments) +
         " arguments before its tensor maps, its function " +
-        Twine(launch.arguments.size()));
-  launch.grid[0] = renameSizes(mapped->grid, launch);
-  auto target =
-      kernel->getParentOp()->getAttrOfType<TargetAttr>(kTargetAttrName);
-  if (target && target.getValue().family == "vulkan")
-    addVulkanLaunch(kernel, target.getValue(), launch);
-  launch.subgroupSize = mapped->subgroupSize;
-  launch.workgroup[0] = llvm::itostr(mapped->workgroup);
-  launch.sharedMemoryBytes = llvm::itostr(mapped->sharedMemory);
-  for (const TensorMap &map : mapped->tensorMaps) {
+        Twine(description.arguments.size()));
+  launch.entry = kernel.getName().str();
+  launch.grid[0] = renameSizes(mapped.grid, description);
+  launch.workgroup[0] = llvm::itostr(mapped.workgroup);
+  launch.sharedMemoryBytes = llvm::itostr(mapped.sharedMemory);
+  for (const TensorMap &map : mapped.tensorMaps) {
     if (map.argument >= int64_t(arguments) ||
-        map.box.size() != launch.arguments[map.argument].shape.size())
+        map.box.size() != description.arguments[map.argument].shape.size())
       return llvm::createStringError("a tensor map of kernel @" +
                                      kernel.getName() +
                                      " has no argument of its rank");
@@ -121,10 +128,34 @@ llvm::Error attn::addLaunch(gpu::GPUFuncOp kernel, LaunchDescription &launch) {
   return llvm::Error::success();
 }
 
+llvm::Error attn::addLaunches(ArrayRef<gpu::GPUFuncOp> kernels,
+                              LaunchDescription &launch) {
+  for (gpu::GPUFuncOp kernel : kernels) {
+    FailureOr<Launch> mapped = getLaunch(kernel);
+    if (failed(mapped))
+      return llvm::createStringError("attn.launch is malformed");
+    bool isFirst = kernel == kernels.front();
+    if (llvm::Error error =
+            addLaunch(kernel, *mapped, launch,
+                      isFirst ? launch : launch.then.emplace_back()))
+      return error;
+    if (!mapped->workspace.empty())
+      launch.workspaceBytes = renameSizes(mapped->workspace, launch);
+    if (!isFirst)
+      continue;
+    launch.subgroupSize = mapped->subgroupSize;
+    auto target =
+        kernel->getParentOp()->getAttrOfType<TargetAttr>(kTargetAttrName);
+    if (target && target.getValue().family == "vulkan")
+      addVulkanLaunch(kernel, target.getValue(), launch);
+  }
+  return llvm::Error::success();
+}
+
 llvm::Error attn::requireAttentionAlone(func::FuncOp entry) {
   bool isFirst = true;
   for (Operation &op : entry.getOps()) {
-    if (isa<AttentionOp>(op) && std::exchange(isFirst, false))
+    if (isa<AttentionOpInterface>(op) && std::exchange(isFirst, false))
       continue;
     if (isa<func::ReturnOp, tensor::CastOp, tensor::EmptyOp, memref::CastOp>(
             op) ||

@@ -10,15 +10,18 @@
 
 namespace attn {
 
-/// The kernel of a module at stage mapped or later, or null.
-mlir::gpu::GPUFuncOp findKernel(mlir::ModuleOp module);
+/// The kernels of a module at stage mapped or later, in the order in which they
+/// are launched.
+llvm::SmallVector<mlir::gpu::GPUFuncOp> findKernels(mlir::ModuleOp module);
 
 /// Arguments called arg0, arg1 and so on and their open sizes arg0_dim1, for a
 /// module that is given at stage mapped.
 llvm::Expected<LaunchDescription> describeKernel(mlir::gpu::GPUFuncOp kernel);
 
-/// Adds what attn.launch says to the description of the arguments.
-llvm::Error addLaunch(mlir::gpu::GPUFuncOp kernel, LaunchDescription &launch);
+/// Adds what attn.launch of the kernels says to the description of the
+/// arguments.
+llvm::Error addLaunches(llvm::ArrayRef<mlir::gpu::GPUFuncOp> kernels,
+                        LaunchDescription &launch);
 
 /// An error when `entry`, at stage attn, holds more than one attention: a GPU
 /// kernel is one.

@@ -51,6 +51,9 @@ void attn::setLaunch(Operation *kernel, const Launch &launch) {
   if (launch.subgroupSize != 0)
     fields.push_back(
         b.getNamedAttr("subgroup_size", integer(launch.subgroupSize)));
+  if (!launch.workspace.empty())
+    fields.push_back(
+        b.getNamedAttr("workspace", b.getStringAttr(launch.workspace)));
   kernel->setAttr(kLaunchAttrName, b.getDictionaryAttr(fields));
 }
 
@@ -98,6 +101,8 @@ FailureOr<Launch> attn::getLaunch(Operation *kernel) {
   launch.workgroup = *workgroup;
   launch.sharedMemory = *sharedMemory;
   launch.subgroupSize = getInteger(from, "subgroup_size").value_or(0);
+  if (auto workspace = from.getAs<StringAttr>("workspace"))
+    launch.workspace = workspace.str();
   auto maps = from.getAs<ArrayAttr>("tensor_maps");
   if (!maps)
     return launch;

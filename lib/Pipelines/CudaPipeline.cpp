@@ -25,6 +25,7 @@ using namespace mlir;
 void attn::addPassesToMappedCuda(OpPassManager &pm) {
   pm.addPass(createTiledToMMA());
   pm.addPass(createTiledToHopper());
+  pm.addPass(createGradientsToHopper());
   pm.addPass(createCSEPass());
 }
 

@@ -124,14 +124,25 @@ AttentionProblem attn::getProblem(AttentionOpInterface op) {
         backward.getBiasGradient() || !backward.getCaptureGradients().empty();
   }
   p.returnsLse = bool(op.getLseType());
-  mlir::ShapedType output = op.getOutputType();
-  p.hasTensorMaps =
-      output.getElementTypeBitWidth() == element.getWidth() &&
-      llvm::all_of(
-          llvm::ArrayRef<mlir::ShapedType>{
-              llvm::cast<mlir::ShapedType>(op.getQuery().getType()),
-              llvm::cast<mlir::ShapedType>(op.getKey().getType()),
-              llvm::cast<mlir::ShapedType>(op.getValue().getType()), output},
-          hasWholeUnits);
+  auto typeOf = [](mlir::Value value) {
+    return llvm::cast<mlir::ShapedType>(value.getType());
+  };
+  llvm::SmallVector<mlir::ShapedType> tiles = {
+      typeOf(op.getQuery()), typeOf(op.getKey()), typeOf(op.getValue()),
+      op.getOutputType()};
+  if (auto backward = llvm::dyn_cast<AttentionBackwardOp>(*op)) {
+    p.isDeterministic = backward.getDeterministic();
+    p.hasOtherGradients = backward.getDifferentiated().size() > 3;
+    tiles.push_back(typeOf(backward.getOutputGradient()));
+    mlir::ValueRange gradients = op.isMemRefForm()
+                                     ? mlir::ValueRange(op.getOuts())
+                                     : mlir::ValueRange(op->getResults());
+    for (mlir::Value gradient : gradients.take_front(3))
+      tiles.push_back(typeOf(gradient));
+  }
+  p.hasTensorMaps = llvm::all_of(tiles, [&](mlir::ShapedType type) {
+    return type.getElementTypeBitWidth() == element.getWidth() &&
+           hasWholeUnits(type);
+  });
   return p;
 }

@@ -32,6 +32,10 @@ std::pair<int64_t, int64_t> registerTile(const TargetDescription &target);
 void listTensorCoreSchedules(const AttentionProblem &problem,
                              const TargetDescription &target,
                              Candidates &result);
+/// The same, of the gradients.
+void listWarpgroupBackwardSchedules(const AttentionProblem &problem,
+                                    const TargetDescription &target,
+                                    Candidates &result);
 /// Warps of an NVIDIA GPU: mma.sync and multiply-adds.
 void listWarpSchedules(const AttentionProblem &problem,
                        const TargetDescription &target, Candidates &result);

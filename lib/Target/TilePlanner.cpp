@@ -42,10 +42,6 @@ static llvm::Error check(const AttentionProblem &problem,
   if (!llvm::is_contained({"cpu", "cuda", "vulkan"}, target.family))
     return fail("target '{0}' has family '{1}', expected cpu, cuda or vulkan",
                 target.name, target.family);
-  if (problem.isBackward && target.family != "cpu")
-    return fail("target '{0}' has no schedule of gradients yet; state tiling "
-                "sizes, or choose a cpu target",
-                target.name);
   return llvm::Error::success();
 }
 
@@ -55,6 +51,11 @@ static void listSchedules(const AttentionProblem &problem,
     return problem.isBackward
                ? listCpuBackwardSchedules(problem, target, result)
                : listCpuSchedules(problem, target, result);
+  if (problem.isBackward) {
+    if (target.family == "cuda")
+      listWarpgroupBackwardSchedules(problem, target, result);
+    return;
+  }
   if (target.family == "cuda") {
     listTensorCoreSchedules(problem, target, result);
     return listWarpSchedules(problem, target, result);
@@ -151,6 +152,10 @@ llvm::Expected<TilingPlan> attn::selectTiling(const AttentionProblem &problem,
   AttentionProblem sized = problem.withRepresentativeSizes();
   Candidates all;
   listSchedules(sized, target, all);
+  if (all.empty() && problem.isBackward && target.family != "cpu")
+    return fail("target '{0}' has no schedule of these gradients yet; state "
+                "tiling sizes, or choose a cpu target",
+                target.name);
   if (all.empty())
     return noUnitError(problem, target);
 

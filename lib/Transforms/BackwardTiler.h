@@ -22,7 +22,7 @@ struct BlockGradients {
 
 /// The tiles of a row block: of queries, and what else a row has.
 struct RowTiles {
-  mlir::Value query, outputGradient, lse, delta;
+  mlir::Value query, outputGradient, reference, delta;
 };
 
 class BackwardTiler {
@@ -52,6 +52,8 @@ private:
   mlir::Value readRowTile(mlir::Value operand, Layout layout, const Task &task,
                           int64_t width, llvm::StringRef role);
   mlir::Value readPerRow(mlir::Value operand, const Task &task, double pad);
+  void writePerRow(mlir::Value value, mlir::Value destination, const Task &task,
+                   llvm::StringRef role);
   mlir::Value perRowView(mlir::Value operand, mlir::Value batch,
                          mlir::Value head);
 
@@ -59,8 +61,13 @@ private:
                               const RowTiles &rows, mlir::Value key,
                               mlir::Value value, mlir::Value firstKey,
                               bool mayHideKeys, bool addsToOthers);
+  /// What is added to the exponents of a row's probabilities.
+  mlir::Value computeReference(const Task &task);
   mlir::Value probabilities(const Task &task, mlir::Value scores,
-                            mlir::Value lse);
+                            mlir::Value reference);
+  /// 16 bits keep less of a probability than one more rounding of its exponent
+  /// takes away: then scores and lse are of base 2 from the start.
+  bool hasBase2() { return op.getElementType().getWidth() <= 16; }
   /// 0 where the probability is.
   mlir::Value dropHidden(mlir::Value gradient, mlir::Value probabilities);
 
@@ -80,12 +87,20 @@ private:
   llvm::SmallVector<mlir::Value>
   ifReached(TileMask &mask, mlir::ValueRange state,
             llvm::function_ref<llvm::SmallVector<mlir::Value>()> body);
+  /// The sum of the query gradient plus what the block of keys adds.
+  void addToQuerySum(const Task &task, TileMask &mask, mlir::Value key,
+                     mlir::Value ofProducts, mlir::Value firstKey);
+  mlir::Value querySumView(const Task &task);
+  void writeQueryGradient(mlir::Value batch, mlir::Value head,
+                          mlir::Value firstRow);
   KeyAccumulators visitRows(mlir::Value batch, mlir::Value head,
                             mlir::Value firstRow, const KeyRange &keys,
                             mlir::Value firstKey, mlir::Value key,
                             mlir::Value value, KeyAccumulators state);
   void buildQueryTask(mlir::Value batch, mlir::Value head,
                       mlir::Value firstRow);
+  /// A number for each row, or `width` of them.
+  mlir::Value allocatePerRow(int64_t width = 0);
   void writeRows(mlir::Value tile, mlir::Value destination, Layout layout,
                  mlir::Value batch, Index head, Index length,
                  mlir::Value firstRow, bool inBounds, int64_t width,
@@ -108,6 +123,10 @@ private:
   mlir::FloatType accumulator;
   /// [B, Hq, Sq], filled by the first nest.
   mlir::Value delta;
+  /// The query gradient is accumulated. Then delta and these have rows of whole
+  /// blocks: [B, Hq, S], and the sum [B, Hq, S, D].
+  bool isAccumulated = tiling.queryGradient == "accumulated";
+  mlir::Value reference, querySum;
 };
 
 } // namespace attn

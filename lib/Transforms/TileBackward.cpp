@@ -39,9 +39,23 @@
 //
 // Every element of dK and dV is written by one task, heads of a group are
 // summed in its accumulators, and so is dQ: no addition depends on the order
-// of tasks. The price is that S and dP are computed twice. The other schedule,
-// in which the key tasks add dX K to dQ in main memory, is the `accumulated`
-// of `query_gradient` in #attn.tiling; it is not implemented.
+// of tasks. The price is that S and dP are computed twice: this is the
+// `recomputed` of `query_gradient` in #attn.tiling.
+//
+// With `accumulated` the key tasks add what a block gives to dQ in main memory,
+// in f32 and in any order:
+//
+//   in "delta_tasks"
+//     reference = - lse, what exponents start from             "reference"
+//     sum of dQ = 0                                            "query_sum"
+//   in a block of "key_tasks"
+//     dQ = 0 + dX K                                            "query_gradient"
+//     sum of dQ = sum of dQ + dQ, atomically                   "query_sum"
+//   in "query_tasks"
+//     query gradient = scale * sum of dQ                       "query_sum"
+//
+// where delta, reference and sum have rows of whole blocks, so that none of
+// them has an edge.
 //
 // Padding: a row past the end reads zeros and an lse of +inf, so P is 0, and
 // it adds nothing to dK and dV. With a score region its P is set to 0: what a
@@ -160,8 +174,50 @@ BackwardTiler::visitRows(Value batch, Value head, Value firstRow,
     if (state.key)
       next.key = accumulate(block.ofProducts, rows.query, state.key,
                             Transposed::Left, role::kKeyGradient);
+    if (querySum)
+      addToQuerySum(task, mask, key, block.ofProducts, firstKey);
     return next.values();
   }));
+}
+
+Value BackwardTiler::querySumView(const Task &task) {
+  auto type = cast<MemRefType>(querySum.getType());
+  Index length = type.isDynamicDim(2)
+                     ? Index(memref::DimOp::create(b, querySum, 2).getResult())
+                     : number(type.getDimSize(2));
+  return headView(b, querySum, Layout::bhsd, task.batch, task.head, number(0),
+                  length, sizes.headDim);
+}
+
+void BackwardTiler::addToQuerySum(const Task &task, TileMask &mask, Value key,
+                                  Value ofProducts, Value firstKey) {
+  // 0 * NaN is NaN: keys that no row sees are left out.
+  TileValue seen;
+  if (Value known = mask.seenKeys())
+    seen = {known, Extent::PerColumn};
+  if (task.keys.hasHiddenStart) {
+    KeyRange range = computeKeyRange(b, op, sizes, task.batch);
+    TileValue rest = {b.value(b.subtract(range.first, firstKey)),
+                      Extent::Uniform};
+    seen = b.conjunction(seen, b.combine<arith::CmpIOp>(
+                                   b.step(Extent::PerColumn, b.getIndexType()),
+                                   rest, arith::CmpIPredicate::sge));
+  }
+  if (seen) {
+    Value isSeen =
+        b.broadcastRows(b.broadcast(seen, Extent::PerColumn), sizes.headDim);
+    key = arith::SelectOp::create(b, isSeen, key, b.constant(key.getType(), 0));
+  }
+  Value part = accumulate(ofProducts, key, zeros(b.rows, sizes.headDim),
+                          Transposed::None, role::kQueryGradient);
+  Value view = querySumView(task);
+  SmallVector<Value> at = {task.firstRow, b.value(number(0))};
+  SmallVector<bool> inBounds = {true, true};
+  Value sum = read(b, cast<VectorType>(part.getType()), view, at,
+                   b.constant(accumulator, 0), inBounds);
+  sum = arith::AddFOp::create(b, sum, part);
+  auto write = vector::TransferWriteOp::create(b, sum, view, at, inBounds);
+  setRole(write, role::kQuerySum);
 }
 
 void BackwardTiler::buildKeyTasks() {
@@ -218,7 +274,19 @@ void BackwardTiler::buildKeyTasks() {
 // Query tasks
 //===----------------------------------------------------------------------===//
 
+void BackwardTiler::writeQueryGradient(Value batch, Value head,
+                                       Value firstRow) {
+  Task task = rowTask(batch, head, firstRow);
+  Value sum = readTile(querySumView(task), firstRow, sizes.headDim, b.rows,
+                       /*inBounds=*/true, role::kQuerySum);
+  writeRows(sum, op.getOuts()[0], op.getQueryLayout(), batch, head,
+            sizes.queryLength, firstRow, task.rowsAligned, sizes.headDim,
+            /*isScaled=*/true);
+}
+
 void BackwardTiler::buildQueryTask(Value batch, Value head, Value firstRow) {
+  if (isAccumulated)
+    return writeQueryGradient(batch, head, firstRow);
   Task task = rowTask(batch, head, firstRow);
   task.keys = computeKeyRange(b, op, sizes, batch);
   RowTiles rows = readRows(task);
@@ -311,18 +379,35 @@ void BackwardTiler::run() {
   buildDelta();
   if (!isConstantIntValue(sizes.kvLength, 0))
     buildKeyTasks();
-  buildQueryTasks();
+  if (!isAccumulated || querySum)
+    buildQueryTasks();
   if (op.getSinksGradient())
     buildSinks();
   op.erase();
 }
 
-LogicalResult attn::tileBackward(AttentionBackwardOp op) {
+static LogicalResult verifySchedule(AttentionBackwardOp op) {
   std::string schedule = op.getTilingAttr().getValue().queryGradient;
-  if (!schedule.empty() && schedule != "recomputed")
-    return op.emitOpError("expects query_gradient = \"recomputed\" in "
-                          "#attn.tiling, got \"")
-           << schedule << "\"; no other schedule has a tiled form yet";
+  if (schedule.empty() || schedule == "recomputed")
+    return success();
+  if (schedule != "accumulated")
+    return op.emitOpError("expects query_gradient = \"recomputed\" or "
+                          "\"accumulated\" in #attn.tiling, got \"")
+           << schedule << "\"";
+  if (op.getDeterministic())
+    return op.emitOpError("is deterministic, and query_gradient = "
+                          "\"accumulated\" adds in any order; state "
+                          "\"recomputed\" in #attn.tiling");
+  if (op.getBiasGradient() || !op.getCaptureGradients().empty())
+    return op.emitOpError("wants gradients of a bias or of captures, which the "
+                          "query tasks add up; state query_gradient = "
+                          "\"recomputed\" in #attn.tiling");
+  return success();
+}
+
+LogicalResult attn::tileBackward(AttentionBackwardOp op) {
+  if (failed(verifySchedule(op)))
+    return failure();
   ScoreDerivative derivative;
   if (op.hasScoreMod()) {
     FailureOr<ScoreDerivative> found =

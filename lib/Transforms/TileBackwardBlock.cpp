@@ -52,16 +52,37 @@ Value BackwardTiler::readRowTile(Value operand, Layout layout, const Task &task,
   return readTile(view, task.firstRow, width, b.rows, task.rowsAligned, role);
 }
 
+/// Scratch of whole blocks is longer than the sequence.
 Value BackwardTiler::perRowView(Value operand, Value batch, Value head) {
+  auto type = cast<MemRefType>(operand.getType());
+  Index length = sizes.queryLength;
+  if (operand.getDefiningOp<memref::AllocOp>())
+    length = type.isDynamicDim(2)
+                 ? Index(memref::DimOp::create(b, operand, 2).getResult())
+                 : number(type.getDimSize(2));
   return subview(b, operand, {batch, head, number(0)},
-                 {number(1), number(1), sizes.queryLength},
-                 {false, false, true});
+                 {number(1), number(1), length}, {false, false, true});
+}
+
+static bool isOfWholeBlocks(Value operand, bool isAccumulated) {
+  return isAccumulated && operand.getDefiningOp<memref::AllocOp>();
 }
 
 Value BackwardTiler::readPerRow(Value operand, const Task &task, double pad) {
   return read(b, cast<VectorType>(b.typeOf(Extent::PerRow, accumulator)),
               perRowView(operand, task.batch, task.head), task.firstRow,
-              b.constant(accumulator, pad), task.rowsAligned);
+              b.constant(accumulator, pad),
+              task.rowsAligned || isOfWholeBlocks(operand, isAccumulated));
+}
+
+void BackwardTiler::writePerRow(Value value, Value destination,
+                                const Task &task, StringRef role) {
+  auto write = vector::TransferWriteOp::create(
+      b, value, perRowView(destination, task.batch, task.head),
+      ValueRange{task.firstRow},
+      ArrayRef<bool>{task.rowsAligned ||
+                     isOfWholeBlocks(destination, isAccumulated)});
+  setRole(write, role);
 }
 
 RowTiles BackwardTiler::readRows(const Task &task) {
@@ -71,9 +92,13 @@ RowTiles BackwardTiler::readRows(const Task &task) {
   rows.outputGradient =
       readRowTile(op.getOutputGradient(), op.getOutputLayout(), task,
                   sizes.valueDim, role::kOutputGradient);
-  rows.lse =
-      readPerRow(op.getLse(), task, std::numeric_limits<double>::infinity());
+  rows.reference =
+      reference ? readPerRow(reference, task, 0) : computeReference(task);
   rows.delta = readPerRow(delta, task, 0);
+  if (isAccumulated) {
+    setRole(rows.reference.getDefiningOp(), role::kReference);
+    setRole(rows.delta.getDefiningOp(), role::kDelta);
+  }
   return rows;
 }
 
@@ -106,19 +131,33 @@ Value BackwardTiler::accumulate(Value lhs, Value rhs, Value acc,
 // A block
 //===----------------------------------------------------------------------===//
 
-Value BackwardTiler::probabilities(const Task &task, Value scores, Value lse) {
+Value BackwardTiler::computeReference(const Task &task) {
+  Value lse =
+      readPerRow(op.getLse(), task, std::numeric_limits<double>::infinity());
   Type row = lse.getType();
   Value none = b.negativeInfinity(row);
   // A row without keys has only scores of -inf; -inf less -inf would be NaN.
   Value isEmpty =
       arith::CmpFOp::create(b, arith::CmpFPredicate::OEQ, lse, none);
   lse = arith::SelectOp::create(b, isEmpty, b.constant(row, 0), lse);
-  // Rounded once before the factor log2 e, as exp(s - lse) would be.
-  Value exponents = math::FmaOp::create(
-      b, scores, b.constant(scores.getType(), TileScore::exponent(op).factor),
-      b.toTile({arith::NegFOp::create(b, lse), Extent::PerRow}));
-  exponents = arith::MulFOp::create(
-      b, exponents, b.constant(scores.getType(), llvm::numbers::log2e));
+  if (hasBase2())
+    return arith::MulFOp::create(b, lse,
+                                 b.constant(row, -llvm::numbers::log2e));
+  return arith::NegFOp::create(b, lse);
+}
+
+Value BackwardTiler::probabilities(const Task &task, Value scores,
+                                   Value reference) {
+  Type tile = scores.getType();
+  double factor = TileScore::exponent(op).factor;
+  if (hasBase2())
+    factor *= llvm::numbers::log2e;
+  Value exponents = math::FmaOp::create(b, scores, b.constant(tile, factor),
+                                        b.toTile({reference, Extent::PerRow}));
+  // Otherwise rounded once before the factor log2 e, as exp(s - lse) would be.
+  if (!hasBase2())
+    exponents = arith::MulFOp::create(b, exponents,
+                                      b.constant(tile, llvm::numbers::log2e));
   Value result = math::Exp2Op::create(b, exponents);
   if (op.hasScoreMod() && !task.rowsAligned) {
     TileValue rest = {b.value(b.subtract(sizes.queryLength, task.firstRow)),
@@ -154,7 +193,7 @@ BlockGradients BackwardTiler::computeBlock(const Task &task, TileMask &mask,
         accumulate(rows.query, key, none, Transposed::Right, role::kScores);
   scores = mask.apply(score.apply(scores, firstKey));
   BlockGradients block;
-  block.probabilities = probabilities(task, scores, rows.lse);
+  block.probabilities = probabilities(task, scores, rows.reference);
   if (value)
     ofProbabilities = accumulate(rows.outputGradient, value, none,
                                  Transposed::Right, role::kProbabilityGradient);

@@ -14,9 +14,13 @@ using namespace attn;
 // Delta and sinks
 //===----------------------------------------------------------------------===//
 
-void BackwardTiler::buildDelta() {
-  SmallVector<Index> counts = {sizes.batch, sizes.queryHeads,
-                               sizes.queryLength};
+Value BackwardTiler::allocatePerRow(int64_t width) {
+  Index blocks = b.divideUp(sizes.queryLength, b.rows);
+  SmallVector<Index> counts = {
+      sizes.batch, sizes.queryHeads,
+      isAccumulated ? b.multiply(blocks, number(b.rows)) : sizes.queryLength};
+  if (width != 0)
+    counts.push_back(number(width));
   SmallVector<int64_t> shape;
   SmallVector<Value> dynamic;
   for (Index count : counts) {
@@ -25,11 +29,21 @@ void BackwardTiler::buildDelta() {
     if (!known)
       dynamic.push_back(b.value(count));
   }
-  delta =
-      memref::AllocOp::create(b, MemRefType::get(shape, accumulator), dynamic);
-  counts.back() = b.divideUp(sizes.queryLength, b.rows);
+  return memref::AllocOp::create(b, MemRefType::get(shape, accumulator),
+                                 dynamic);
+}
+
+void BackwardTiler::buildDelta() {
+  delta = allocatePerRow();
+  if (isAccumulated) {
+    reference = allocatePerRow();
+    if (sizes.headDim != 0)
+      querySum = allocatePerRow(sizes.headDim);
+  }
   OpBuilder::InsertionGuard guard(b);
-  auto tasks = enterTasks(counts, role::kDeltaTasks);
+  auto tasks = enterTasks(
+      {sizes.batch, sizes.queryHeads, b.divideUp(sizes.queryLength, b.rows)},
+      role::kDeltaTasks);
   SmallVector<Value> ids = tasks.getInductionVars();
   Task task =
       rowTask(ids[0], ids[1], b.value(b.multiply(ids[2], number(b.rows))));
@@ -50,10 +64,16 @@ void BackwardTiler::buildDelta() {
                                               ArrayRef<bool>{false, true},
                                               vector::CombiningKind::ADD);
   }
-  auto write = vector::TransferWriteOp::create(
-      b, sum, perRowView(delta, task.batch, task.head),
-      ValueRange{task.firstRow}, ArrayRef<bool>{task.rowsAligned});
-  setRole(write, role::kDelta);
+  writePerRow(sum, delta, task, role::kDelta);
+  if (reference)
+    writePerRow(computeReference(task), reference, task, role::kReference);
+  if (querySum) {
+    auto write = vector::TransferWriteOp::create(
+        b, zeros(b.rows, sizes.headDim), querySumView(task),
+        ValueRange{task.firstRow, b.value(number(0))},
+        ArrayRef<bool>{true, true});
+    setRole(write, role::kQuerySum);
+  }
 }
 
 void BackwardTiler::buildSinks() {

@@ -89,8 +89,10 @@ std::string AttentionCase::clauses() const {
   if (statesTiling)
     clauses += llvm::formatv(
         " tiling(#attn.tiling<block_query = {0}, block_key = {1}, "
-        "product = \"{2}\", softmax = \"{3}\">)",
-        blockQuery, blockKey, product, softmax);
+        "product = \"{2}\", softmax = \"{3}\"{4}>)",
+        blockQuery, blockKey, product, softmax,
+        queryGradient.empty() ? ""
+                              : ", query_gradient = \"" + queryGradient + "\"");
   if (!captures.empty())
     clauses += " captures(" + captureNames + " : " + captureTypes + ")";
   if (!scoreMod.empty())

@@ -45,6 +45,8 @@ struct AttentionCase {
          valueLayout = Layout::bhsd, outputLayout = Layout::bhsd;
   int64_t blockQuery = 16, blockKey = 16;
   std::string softmax = "exact", product = "fma";
+  /// Of a backward; empty states none.
+  std::string queryGradient;
   bool isTensor = false, wantsLse = true, statesTiling = true;
 
   /// Clauses that name no operand: causal, window, scale, softcap, ...

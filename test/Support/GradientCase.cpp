@@ -159,6 +159,10 @@ llvm::Expected<GradientCase> GradientCase::create(AttentionCase drawn,
   result.problem = checked->problem;
   result.drawForward(checked->expectedResult(), random);
   result.drawRequests(random);
+  // The other schedule adds to the query gradient alone.
+  if (!result.wantsBias && result.wantedCaptures.empty() &&
+      result.problem.queryGradient.empty() && chance(random, 0.5))
+    result.problem.queryGradient = "accumulated";
   AttentionBackwardOp op;
   result.module = parseSourceString<ModuleOp>(result.text(), &context);
   if (!result.module)

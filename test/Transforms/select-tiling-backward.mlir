@@ -15,7 +15,7 @@
 // EXPLAIN: memory L2 cache
 // EXPLAIN: traffic
 
-// GPU: error: cannot tile 'attn.attention_backward': target 'h200' has no schedule of gradients yet; state tiling sizes, or choose a cpu target
+// GPU: error: cannot tile 'attn.attention_backward': target 'h200' has no schedule of these gradients yet; state tiling sizes, or choose a cpu target
 func.func @planned(%q: tensor<1x8x512x64xbf16>, %k: tensor<1x2x512x64xbf16>, %l: tensor<1x8x512xf32>)
     -> (tensor<1x8x512x64xbf16>, tensor<1x8x512x64xbf16>) {
   %g:3 = attn.attention_backward %q, %k, %k, %q, %l, %q

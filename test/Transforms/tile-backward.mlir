@@ -155,10 +155,60 @@ func.func @no_rows(%q: memref<1x1x0x4xf32>, %k: memref<1x1x8x4xf32>, %l: memref<
 
 // -----
 
-func.func @accumulated(%q: memref<1x1x8x4xf32>, %l: memref<1x1x8xf32>) {
-  // expected-error@+1 {{expects query_gradient = "recomputed" in #attn.tiling, got "accumulated"; no other schedule has a tiled form yet}}
-  attn.attention_backward %q, %q, %q, %q, %l, %q outs(%q, %q, %q : memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8x4xf32>)
+// The query gradient added up by the key tasks, in rows of whole blocks.
+// CHECK-LABEL: func @accumulated
+// CHECK-DAG: %[[DELTA:.+]] = memref.alloc() : memref<1x1x12xf32>
+// CHECK-DAG: %[[REFERENCE:.+]] = memref.alloc() : memref<1x1x12xf32>
+// CHECK-DAG: %[[SUM:.+]] = memref.alloc() : memref<1x1x12x4xf32>
+// CHECK:   vector.transfer_write {{.*}} {attn.role = "delta", in_bounds = [true]}
+// CHECK:   vector.transfer_write {{.*}} {attn.role = "reference", in_bounds = [true]}
+// CHECK:   vector.transfer_write {{.*}} {attn.role = "query_sum", in_bounds = [true, true]}
+// CHECK: attn.role = "delta_tasks"
+// CHECK:   vector.transfer_read {{.*}} {attn.role = "reference", in_bounds = [true]}
+// CHECK:   vector.transfer_read {{.*}} {attn.role = "delta", in_bounds = [true]}
+// CHECK:   %[[PART:.+]] = vector.contract {{.*}} {attn.role = "query_gradient"}
+// CHECK:   %[[OLD:.+]] = vector.transfer_read
+// CHECK:   %[[NEW:.+]] = arith.addf %[[OLD]], %[[PART]]
+// CHECK:   vector.transfer_write %[[NEW]], {{.*}} {attn.role = "query_sum", in_bounds = [true, true]}
+// CHECK: attn.role = "key_tasks"
+// CHECK-NOT: scf.for
+// CHECK:   %[[WHOLE:.+]] = vector.transfer_read {{.*}} {attn.role = "query_sum", in_bounds = [true, true]}
+// CHECK:   arith.mulf %[[WHOLE]]
+// CHECK:   vector.transfer_write {{.*}} {attn.role = "output"
+// CHECK: attn.role = "query_tasks"
+func.func @accumulated(%q: memref<1x1x10x4xf32>, %k: memref<1x1x8x4xf32>, %l: memref<1x1x10xf32>) {
+  attn.attention_backward %q, %k, %k, %q, %l, %q outs(%q, %k, %k : memref<1x1x10x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8x4xf32>)
     tiling(#attn.tiling<block_query = 4, block_key = 8, query_gradient = "accumulated">)
+    : memref<1x1x10x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x10x4xf32>, memref<1x1x10xf32>, memref<1x1x10x4xf32>
+  return
+}
+
+// -----
+
+func.func @unknown_schedule(%q: memref<1x1x8x4xf32>, %l: memref<1x1x8xf32>) {
+  // expected-error@+1 {{expects query_gradient = "recomputed" or "accumulated" in #attn.tiling, got "guessed"}}
+  attn.attention_backward %q, %q, %q, %q, %l, %q outs(%q, %q, %q : memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8x4xf32>)
+    tiling(#attn.tiling<block_query = 4, block_key = 8, query_gradient = "guessed">)
+    : memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8xf32>, memref<1x1x8x4xf32>
+  return
+}
+
+// -----
+
+func.func @deterministic(%q: memref<1x1x8x4xf32>, %l: memref<1x1x8xf32>) {
+  // expected-error@+1 {{is deterministic, and query_gradient = "accumulated" adds in any order; state "recomputed" in #attn.tiling}}
+  attn.attention_backward %q, %q, %q, %q, %l, %q outs(%q, %q, %q : memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8x4xf32>)
+    deterministic tiling(#attn.tiling<block_query = 4, block_key = 8, query_gradient = "accumulated">)
+    : memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8xf32>, memref<1x1x8x4xf32>
+  return
+}
+
+// -----
+
+func.func @accumulated_bias(%q: memref<1x1x8x4xf32>, %l: memref<1x1x8xf32>, %b: memref<8x8xf32>) {
+  // expected-error@+1 {{wants gradients of a bias or of captures, which the query tasks add up; state query_gradient = "recomputed" in #attn.tiling}}
+  attn.attention_backward %q, %q, %q, %q, %l, %q outs(%q, %q, %q, %b : memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<8x8xf32>)
+    bias(%b : memref<8x8xf32>) gradients(bias) tiling(#attn.tiling<block_query = 4, block_key = 8, query_gradient = "accumulated">)
     : memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8xf32>, memref<1x1x8x4xf32>
   return
 }

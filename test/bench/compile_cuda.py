@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Compiles what bench_cuda.py runs, into a folder to take to the machine with the GPU.
+"""Compiles what bench_cuda.py and bench_cuda_backward.py run, into a folder to take to the
+machine with the GPU.
 
     test/bench/compile_cuda.py kernels --build build
+    test/bench/compile_cuda.py gradients --build build --backward
 
 One kernel a head dimension, mask and element type serves all lengths. The folder holds
 artifacts and nothing else that the benchmark needs but its two Python files; it stays
@@ -28,13 +30,27 @@ def module(element, dim, causal, clauses=""):
     )
 
 
+def backward_module(element, dim, causal, clauses=""):
+    heads = HIDDEN // dim
+    tensor, rows = f"tensor<?x{heads}x?x{dim}x{element}>", f"tensor<?x{heads}x?xf32>"
+    mask = "causal " if causal else ""
+    gradients = ", ".join([tensor] * 3)
+    return (
+        f"func.func @gradients(%q: {tensor}, %k: {tensor}, %v: {tensor}, %o: {tensor}, %l: {rows}, %do: {tensor})\n"
+        f"    -> ({gradients}) {{\n"
+        f"  %g:3 = attn.attention_backward %q, %k, %v, %o, %l, %do {mask}{clauses}\n"
+        f"    : {gradients}, {tensor}, {rows}, {tensor} -> {gradients}\n"
+        f"  return %g#0, %g#1, %g#2 : {gradients}\n}}\n"
+    )
+
+
 def compile_one(args, element, dim, causal):
     name = f"{element}-d{dim}-{'causal' if causal else 'full'}.{args.format}"
     command = [
         args.build / "bin" / "attn-opt", "-", f"--target={args.target}", f"--emit={args.format}",
         "-o", args.folder / name,
     ]
-    text = module(element, dim, causal, args.clauses)
+    text = (backward_module if args.backward else module)(element, dim, causal, args.clauses)
     done = subprocess.run(command, input=text, text=True, capture_output=True)
     if done.returncode:
         return f"{name}: {done.stderr.strip()}"
@@ -55,6 +71,7 @@ def main():
     parser.add_argument("--format", default="cubin", choices=["cubin", "ptx"], help="ptx needs no ptxas")
     parser.add_argument("--elements", default="bf16", help="of bf16 and f16, with commas")
     parser.add_argument("--dims", default="64,128,256")
+    parser.add_argument("--backward", action="store_true", help="gradients")
     parser.add_argument("--clauses", default="", help="of the op, such as 'scale(0.1)'")
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)

@@ -73,10 +73,15 @@ class CudaKernel:
         torch.empty(1, device="cuda")  # makes torch's context this thread's
         self.module = ctypes.c_void_p()
         self.load(path.read_bytes() + b"\0", path)
-        self.function = ctypes.c_void_p()
-        found = driver().cuModuleGetFunction(ctypes.byref(self.function), self.module, d["entry"].encode())
-        check(found, f"{path}: entry {d['entry']}")
+        # The kernels in order: the first, and those that follow it.
+        self.kernels = [(k, self.find(k["entry"], path)) for k in [d, *d.get("then", [])]]
         self.launches = {}
+
+    def find(self, entry, path):
+        function = ctypes.c_void_p()
+        found = driver().cuModuleGetFunction(ctypes.byref(function), self.module, entry.encode())
+        check(found, f"{path}: entry {entry}")
+        return function
 
     def load(self, image, path):
         log = ctypes.create_string_buffer(8192)
@@ -93,14 +98,15 @@ class CudaKernel:
             if len(self.launches) > 64:
                 self.launches.clear()
             launch = self.launches[key] = self.prepare(tensors)
-        grid, block, shared, parameters, _ = launch
-        if 0 in grid:
-            return
+        steps, _ = launch
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-        check(
-            driver().cuLaunchKernel(self.function, *grid, *block, shared, stream, parameters, None),
-            f"launch of {self.description['name']} on {grid} blocks",
-        )
+        for function, grid, block, shared, parameters, _ in steps:
+            if 0 in grid:
+                continue
+            check(
+                driver().cuLaunchKernel(function, *grid, *block, shared, stream, parameters, None),
+                f"launch of {self.description['name']} on {grid} blocks",
+            )
 
     def flops(self, *tensors):
         return evaluate(self.description["flops"], self.bind_sizes(tensors))
@@ -126,22 +132,34 @@ class CudaKernel:
     def prepare(self, tensors):
         d = self.description
         sizes = self.bind_sizes(tensors)
-        grid = [max(evaluate(g, sizes), 0) for g in d["grid"]]
-        block = [evaluate(w, sizes) for w in d["workgroup"]]
-        shared = evaluate(d["shared_memory_bytes"], sizes)
-        if shared > 48 << 10:
-            set_to = driver().cuFuncSetAttribute(self.function, MAX_DYNAMIC_SHARED_SIZE, shared)
-            check(set_to, f"{shared} bytes of shared memory")
         values = []
         for argument, t in zip(d["arguments"], tensors):
             offset = argument.get("offset", 0)
             address = t.data_ptr() - offset * t.element_size()
             words = [address, address, offset, *t.shape, *t.stride()]
             values += [ctypes.c_int64(word) for word in words]
-        maps = d.get("tensor_maps", [])
-        values += [encode_map(m, d["arguments"][m["argument"]], tensors[m["argument"]]) for m in maps]
+        workspace = None
+        if d["workspace_bytes"] != "0":
+            # Whatever it holds will do; NaN shows where it reaches a result.
+            count = evaluate(d["workspace_bytes"], sizes) // 4
+            workspace = torch.full((max(count, 4),), float("nan"), device="cuda")
+            address = workspace.data_ptr()
+            values += [ctypes.c_int64(word) for word in (address, address, 0, count, 1)]
+        steps = [self.prepare_step(kernel, function, sizes, tensors, values) for kernel, function in self.kernels]
+        return steps, workspace
+
+    def prepare_step(self, kernel, function, sizes, tensors, values):
+        grid = [max(evaluate(g, sizes), 0) for g in kernel["grid"]]
+        block = [evaluate(w, sizes) for w in kernel["workgroup"]]
+        shared = evaluate(kernel["shared_memory_bytes"], sizes)
+        if shared > 48 << 10:
+            set_to = driver().cuFuncSetAttribute(function, MAX_DYNAMIC_SHARED_SIZE, shared)
+            check(set_to, f"{shared} bytes of shared memory")
+        arguments = self.description["arguments"]
+        maps = kernel.get("tensor_maps", [])
+        values = values + [encode_map(m, arguments[m["argument"]], tensors[m["argument"]]) for m in maps]
         addresses = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
-        return grid, block, shared, addresses, values
+        return function, grid, block, shared, addresses, values
 
 
 def check_strides(argument, tensor):

@@ -77,14 +77,26 @@ struct ScalarDescription {
 /// How a Vulkan kernel gets its scalars, in their order from byte 0.
 enum class ScalarsIn { PushConstants, Buffer };
 
-struct LaunchDescription {
+/// One kernel. Its formulas are size expressions.
+struct KernelLaunch {
+  /// The symbol in the code.
+  std::string entry;
+  std::vector<TensorMapDescription> tensorMaps;
+  /// Blocks of a launch and threads of a block (GPU).
+  std::array<std::string, 3> grid = {"1", "1", "1"};
+  std::array<std::string, 3> workgroup = {"1", "1", "1"};
+  /// Shared memory of a block.
+  std::string sharedMemoryBytes = "0";
+};
+
+struct LaunchDescription : KernelLaunch {
   /// Readers refuse other versions.
   static constexpr int64_t kVersion = 1;
 
   /// What the code is: "obj", "ptx", "cubin", "spv".
   std::string format;
-  /// The user's name of the kernel, and the symbol in the code.
-  std::string name, entry;
+  /// The user's name of the kernel.
+  std::string name;
   /// Name of the target, and what the code generator was told. Features of a
   /// Vulkan kernel are the SPIR-V capabilities that a device has to be asked
   /// for, with commas between: "Float16,StorageBuffer16BitAccess".
@@ -93,23 +105,23 @@ struct LaunchDescription {
   /// {void *allocated, *aligned; int64 offset, sizes[rank], strides[rank]},
   /// outputs are arguments like the others, nothing is returned.
   /// "memref-parameters": the fields of those structures are the parameters of
-  /// a GPU kernel, one by one, and the tensor maps follow.
+  /// a GPU kernel, one by one; those of the workspace follow, if there is one,
+  /// and the tensor maps.
   /// "vulkan-buffers": argument i is the storage buffer at binding i of set 0,
   /// and the scalars are push constants, or a buffer behind the arguments.
   std::string abi;
   std::vector<ArgumentDescription> arguments;
-  std::vector<TensorMapDescription> tensorMaps;
+  /// Kernels that are launched behind this one, with the same arguments.
+  std::vector<KernelLaunch> then;
   /// Of "vulkan-buffers" alone: what SPIR-V the code is, such as "vulkan1.1",
   /// the scalars, and the subgroup size that it relies on (0 is any).
   std::string environment;
   std::vector<ScalarDescription> scalars;
   ScalarsIn scalarsIn = ScalarsIn::PushConstants;
   int64_t subgroupSize = 0;
-  /// Size expressions. Blocks of a launch and threads of a block (GPU).
-  std::array<std::string, 3> grid = {"1", "1", "1"};
-  std::array<std::string, 3> workgroup = {"1", "1", "1"};
-  /// Shared memory of a block, and main memory that the caller provides.
-  std::string sharedMemoryBytes = "0", workspaceBytes = "0";
+  /// A size expression: main memory that the caller provides beside the
+  /// arguments, whatever it holds.
+  std::string workspaceBytes = "0";
   /// Arithmetic of the two matrix products, for figures of speed; may be "".
   std::string flops;
 

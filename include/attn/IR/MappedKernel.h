@@ -1,6 +1,7 @@
 //===- MappedKernel.h - What a mapped GPU kernel promises -------*- C++ -*-===//
 //
-// At stage mapped for a GPU the module holds one gpu.module with one kernel:
+// At stage mapped for a GPU the module holds one gpu.module with one kernel, or
+// with several that are launched in their order:
 //
 //   gpu.func @attention(%q: memref<?x?x?x128xbf16, strided<...>>, ...,
 //                       %map: !llvm.ptr, ...) kernel
@@ -14,6 +15,11 @@
 // order, then a pointer for each tensor map. The grid is a size expression
 // (attn/Artifact/SizeExpression.h) in which size k of argument i is called
 // arg<i>_dim<k>. The gpu.module carries attn.target.
+//
+// Kernels that leave something to each other share a workspace in main memory:
+// attn.launch has its bytes as a size expression, `workspace`, the same in all
+// of them, and behind the arguments comes a memref<?xf32>. What it holds before
+// the first kernel does not matter.
 //
 //===----------------------------------------------------------------------===//
 
@@ -54,6 +60,8 @@ struct Launch {
   /// Lanes of a subgroup that a Vulkan kernel relies on; 0 is any number.
   int64_t subgroupSize = 0;
   llvm::SmallVector<TensorMap> tensorMaps;
+  /// Bytes of the workspace; empty without one.
+  std::string workspace;
 };
 
 /// A size, stride or offset of a memref argument that its type leaves open. A

@@ -83,8 +83,17 @@ constexpr llvm::StringLiteral kGroup = "group";
 /// transfer_reads of the output gradient, and of the output.
 constexpr llvm::StringLiteral kOutputGradient = "output_gradient";
 constexpr llvm::StringLiteral kForwardOutput = "forward_output";
-/// transfer_write of delta.
+/// transfer_write of delta. Of an accumulated query gradient the key tasks read
+/// it by the same role, and `reference`: what is added to the exponents of a
+/// row's probabilities.
 constexpr llvm::StringLiteral kDelta = "delta";
+constexpr llvm::StringLiteral kReference = "reference";
+/// The sum of an accumulated query gradient in main memory, in rows of whole
+/// blocks: transfer_write of zeros in `delta_tasks`; of the sum with a block's
+/// part in `key_tasks`, which run in parallel, so a back end adds atomically;
+/// transfer_read in `query_tasks`. Nothing else touches it: the order of a
+/// block's elements is the back end's.
+constexpr llvm::StringLiteral kQuerySum = "query_sum";
 /// vector.contract: output gradient times transposed value tile.
 constexpr llvm::StringLiteral kProbabilityGradient = "probability_gradient";
 /// The gradient of the final scores, P * (dP - delta).

@@ -42,12 +42,16 @@ struct AttentionProblem {
   bool returnsLse = false;
   /// The gradients are asked for, not the output.
   bool isBackward = false;
-  /// Also those of a bias or of captures, to which many pairs add.
+  /// Of those: equal inputs give equal bits; gradients of a bias or of captures,
+  /// to which many pairs add, are asked for; these or that of sinks.
+  bool isDeterministic = false;
   bool sumsPairGradients = false;
+  bool hasOtherGradients = false;
   /// Some size stands for all that may come: see withRepresentativeSizes.
   bool isRepresentative = false;
-  /// Tensor maps can describe the operands, as far as is known: all strides of
-  /// whole units of 16 bytes, an output as wide as the elements.
+  /// Tensor maps can describe the operands and the gradients, as far as is
+  /// known: all strides of whole units of 16 bytes, an output as wide as the
+  /// elements.
   bool hasTensorMaps = true;
 
   static bool isDynamic(int64_t size) { return size == kDynamic; }

@@ -52,6 +52,17 @@ FailureOr<std::string> attn::toSizeExpression(Value value) {
                          "arithmetic on the sizes of its arguments");
 }
 
+/// A part of the attention: a task loop, or the memory of what one leaves to
+/// the next. The condition that bufferization frees it under is left out with
+/// it.
+static bool isPart(Operation &op) {
+  if (auto branch = dyn_cast<scf::IfOp>(op))
+    return branch->getNumResults() == 0 && !branch.elseBlock() &&
+           llvm::all_of(branch.thenBlock()->without_terminator(), isPart);
+  return op.hasAttr(kTilingAttrName) ||
+         isa<memref::AllocOp, memref::DeallocOp>(op);
+}
+
 /// Ops in front of the task loop that a kernel can repeat in every thread.
 static LogicalResult verifyOnlyAttends(func::FuncOp function,
                                        scf::ForallOp tasks) {
@@ -60,7 +71,7 @@ static LogicalResult verifyOnlyAttends(func::FuncOp function,
                                 "GPU kernel is the attention alone; move it "
                                 "to the caller");
   for (Operation &op : function.getBody().front()) {
-    if (&op == tasks || op.hasTrait<OpTrait::IsTerminator>() || isPure(&op))
+    if (isPart(op) || op.hasTrait<OpTrait::IsTerminator>() || isPure(&op))
       continue;
     return op.emitOpError("stands beside the attention, and a GPU kernel is "
                           "the attention alone; move it to a function of its "
@@ -71,24 +82,38 @@ static LogicalResult verifyOnlyAttends(func::FuncOp function,
 
 FailureOr<KernelOutline> attn::outlineKernel(scf::ForallOp tasks,
                                              const Launch &launch) {
+  gpu::GPUModuleOp module;
+  auto function = tasks->getParentOfType<func::FuncOp>();
+  return addKernel(tasks, launch, function.getName(), module);
+}
+
+FailureOr<KernelOutline> attn::addKernel(scf::ForallOp tasks,
+                                         const Launch &launch, StringRef name,
+                                         gpu::GPUModuleOp &module) {
   auto function = tasks->getParentOfType<func::FuncOp>();
   if (failed(verifyOnlyAttends(function, tasks)))
     return failure();
   Location loc = tasks.getLoc();
   OpBuilder b(function);
+  if (!module) {
+    module = gpu::GPUModuleOp::create(b, loc,
+                                      (function.getName() + "_kernels").str());
+    module->setAttr(kTargetAttrName, tasks->getAttr(kTargetAttrName));
+  }
   KernelOutline outline;
-  outline.module =
-      gpu::GPUModuleOp::create(b, loc, (function.getName() + "_kernels").str());
-  outline.module->setAttr(kTargetAttrName, tasks->getAttr(kTargetAttrName));
-  b.setInsertionPointToStart(outline.module.getBody());
+  outline.module = module;
+  b.setInsertionPointToEnd(module.getBody());
 
   SmallVector<Type> types(function.getArgumentTypes());
+  unsigned workspace = types.size();
+  if (!launch.workspace.empty())
+    types.push_back(MemRefType::get(ShapedType::kDynamic, b.getF32Type()));
   unsigned firstMap = types.size();
   if (!launch.tensorMaps.empty())
     types.append(launch.tensorMaps.size(),
                  LLVM::LLVMPointerType::get(b.getContext()));
   outline.kernel = gpu::GPUFuncOp::create(
-      b, loc, function.getName(), b.getFunctionType(types, TypeRange()));
+      b, loc, name, b.getFunctionType(types, TypeRange()));
   outline.kernel->setAttr(gpu::GPUDialect::getKernelFuncAttrName(),
                           b.getUnitAttr());
   setLaunch(outline.kernel, launch);
@@ -96,13 +121,19 @@ FailureOr<KernelOutline> attn::outlineKernel(scf::ForallOp tasks,
   Block &body = outline.kernel.getBody().front();
   for (BlockArgument argument : function.getArguments())
     outline.values.map(argument, body.getArgument(argument.getArgNumber()));
+  if (workspace != firstMap)
+    outline.workspace = body.getArgument(workspace);
   for (unsigned i = firstMap; i < types.size(); ++i)
     outline.tensorMaps.push_back(body.getArgument(i));
   b.setInsertionPointToStart(&body);
   for (Operation &op : function.getBody().front()) {
     if (&op == tasks)
       break;
-    b.clone(op, outline.values);
+    // What depends on scratch of the tiled form finds its own in the workspace.
+    if (!isPart(op) && llvm::all_of(op.getOperands(), [&](Value operand) {
+          return outline.values.contains(operand);
+        }))
+      b.clone(op, outline.values);
   }
   gpu::ReturnOp::create(b, loc);
   return outline;

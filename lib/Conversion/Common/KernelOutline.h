@@ -23,6 +23,8 @@ struct KernelOutline {
   mlir::IRMapping values;
   /// Pointers to the tensor maps, as `Launch::tensorMaps` orders them.
   llvm::SmallVector<mlir::Value> tensorMaps;
+  /// memref<?xf32>, where the launch has a workspace.
+  mlir::Value workspace;
 };
 
 /// The value as a size expression; an error on its operation where it is more
@@ -34,6 +36,14 @@ mlir::FailureOr<std::string> toSizeExpression(mlir::Value value);
 /// caller. An error when the function does more than attend.
 mlir::FailureOr<KernelOutline> outlineKernel(mlir::scf::ForallOp tasks,
                                              const Launch &launch);
+
+/// One of several kernels of the function around `tasks`, by the name `name`,
+/// behind those that `module` holds; where it is null it is made beside the
+/// function.
+mlir::FailureOr<KernelOutline> addKernel(mlir::scf::ForallOp tasks,
+                                         const Launch &launch,
+                                         llvm::StringRef name,
+                                         mlir::gpu::GPUModuleOp &module);
 
 } // namespace attn
 

@@ -19,10 +19,10 @@ FailureOr<std::string> attn::countTasks(scf::ForallOp tasks) {
   return count;
 }
 
-std::array<Value, 3> attn::taskSizes(GpuEmitter &e, TiledForm &form,
+std::array<Value, 3> attn::taskSizes(GpuEmitter &e, scf::ForallOp tasks,
                                      const KernelOutline &outline) {
   std::array<Value, 3> sizes;
-  for (auto [i, size] : llvm::enumerate(form.tasks.getMixedUpperBound())) {
+  for (auto [i, size] : llvm::enumerate(tasks.getMixedUpperBound())) {
     if (auto value = dyn_cast<Value>(size))
       sizes[i] = e.toI32(outline.values.lookup(value));
     else
@@ -31,23 +31,33 @@ std::array<Value, 3> attn::taskSizes(GpuEmitter &e, TiledForm &form,
   return sizes;
 }
 
-IRMapping attn::enterTask(GpuEmitter &e, TiledForm &form,
-                          const KernelOutline &outline, Value number) {
-  auto [batch, heads, blocks] = taskSizes(e, form, outline);
-  Value block, rest;
-  if (form.rightBound) {
-    Value perBlock = e.mul(batch, heads);
-    block = e.div(number, perBlock);
-    rest = e.rem(number, perBlock);
-  } else {
-    block = e.rem(number, blocks);
-    rest = e.div(number, blocks);
-  }
-  Value ids[] = {e.div(rest, heads), e.rem(rest, heads), block};
+/// The variables of the task in block `block` of the `number`-th head of all.
+static IRMapping placeTask(GpuEmitter &e, scf::ForallOp tasks,
+                           const KernelOutline &outline, Value number,
+                           Value heads, Value block) {
+  Value ids[] = {e.div(number, heads), e.rem(number, heads), block};
   IRMapping scalars(outline.values);
-  for (auto [variable, id] : llvm::zip(form.tasks.getInductionVars(), ids))
+  for (auto [variable, id] : llvm::zip(tasks.getInductionVars(), ids))
     scalars.map(variable, e.toIndex(id));
   return scalars;
+}
+
+IRMapping attn::enterTask(GpuEmitter &e, TiledForm &form,
+                          const KernelOutline &outline, Value number) {
+  if (!form.rightBound)
+    return enterTask(e, form.tasks, outline, number);
+  auto [batch, heads, blocks] = taskSizes(e, form.tasks, outline);
+  Value perBlock = e.mul(batch, heads);
+  Value block = e.div(number, perBlock);
+  return placeTask(e, form.tasks, outline, e.rem(number, perBlock), heads,
+                   block);
+}
+
+IRMapping attn::enterTask(GpuEmitter &e, scf::ForallOp tasks,
+                          const KernelOutline &outline, Value number) {
+  auto [batch, heads, blocks] = taskSizes(e, tasks, outline);
+  return placeTask(e, tasks, outline, e.div(number, blocks), heads,
+                   e.rem(number, blocks));
 }
 
 Value attn::taskOfGrid(GpuEmitter &e) {
@@ -63,7 +73,7 @@ Value attn::sharedMemory(GpuEmitter &e, gpu::GPUModuleOp module) {
   constexpr StringLiteral kName = "shared_tiles";
   constexpr unsigned kShared = 3;
   auto type = LLVM::LLVMArrayType::get(e.b.getI8Type(), 0);
-  {
+  if (!module.lookupSymbol(kName)) {
     OpBuilder::InsertionGuard guard(e.b);
     e.b.setInsertionPointToStart(module.getBody());
     LLVM::GlobalOp::create(e.b, e.loc, type, /*isConstant=*/false,

@@ -18,13 +18,16 @@ namespace attn {
 /// The number of tasks as a size expression.
 mlir::FailureOr<std::string> countTasks(mlir::scf::ForallOp tasks);
 
-/// Batches, query heads and query blocks of the task loop (i32).
-std::array<mlir::Value, 3> taskSizes(GpuEmitter &e, TiledForm &form,
+/// Batches, heads and blocks of the task loop (i32).
+std::array<mlir::Value, 3> taskSizes(GpuEmitter &e, mlir::scf::ForallOp tasks,
                                      const KernelOutline &outline);
 
 /// The values outside of the task loop, and its variables for the task
 /// `number` (i32).
 mlir::IRMapping enterTask(GpuEmitter &e, TiledForm &form,
+                          const KernelOutline &outline, mlir::Value number);
+/// The same where the blocks of a head are neighbours.
+mlir::IRMapping enterTask(GpuEmitter &e, mlir::scf::ForallOp tasks,
                           const KernelOutline &outline, mlir::Value number);
 
 /// The number of a Vulkan workgroup's task (i32), see kGridWidth. The last row

@@ -1,7 +1,7 @@
 //===- TiledForm.cpp - The values of a tiled attention by name ------------===//
 
 #include "TiledForm.h"
-#include "llvm/ADT/StringMap.h"
+#include "RoleTable.h"
 
 using namespace mlir;
 using namespace attn;
@@ -10,42 +10,6 @@ llvm::StringRef attn::getRole(Operation *op) {
   auto role = op->getAttrOfType<StringAttr>(kRoleAttrName);
   return role ? role.getValue() : StringRef();
 }
-
-namespace {
-/// Collects tagged operations and hands them out by name and kind.
-struct RoleTable {
-  scf::ForallOp tasks;
-  llvm::StringMap<Operation *> byRole;
-  bool valid = true;
-
-  explicit RoleTable(scf::ForallOp tasks) : tasks(tasks) {
-    tasks.getBody()->walk([&](Operation *op) {
-      StringRef role = getRole(op);
-      if (role.empty())
-        return;
-      if (!byRole.insert({role, op}).second) {
-        op->emitOpError("repeats the role '") << role << "' in one task loop";
-        valid = false;
-      }
-    });
-  }
-
-  template <typename OpTy> OpTy get(StringRef role, bool required = true) {
-    Operation *op = byRole.lookup(role);
-    auto typed = dyn_cast_or_null<OpTy>(op);
-    if (!op && required) {
-      tasks.emitOpError("expects an operation with attn.role = \"")
-          << role << "\" in the tiled form; run attn-tile first";
-      valid = false;
-    } else if (op && !typed) {
-      op->emitOpError("cannot have the role '")
-          << role << "', expected " << OpTy::getOperationName();
-      valid = false;
-    }
-    return typed;
-  }
-};
-} // namespace
 
 FailureOr<TiledForm> attn::readTiledForm(scf::ForallOp tasks) {
   auto tiling = tasks->getAttrOfType<TilingAttr>(kTilingAttrName);
@@ -63,7 +27,7 @@ FailureOr<TiledForm> attn::readTiledForm(scf::ForallOp tasks) {
   form.sweep = roles.get<scf::ForOp>(role::kSweep, /*required=*/false);
   bool hasKeys = bool(form.sweep);
   form.reach = roles.get<scf::IfOp>(role::kReach, /*required=*/false);
-  form.masked = dyn_cast_or_null<scf::IfOp>(roles.byRole.lookup(role::kMasked));
+  form.masked = dyn_cast_or_null<scf::IfOp>(roles.find(role::kMasked));
   form.seen = roles.get<vector::MultiDimReductionOp>(role::kSeen, false);
   form.rowMax = roles.get<vector::MultiDimReductionOp>(role::kRowMax, hasKeys);
   form.rowSum = roles.get<vector::MultiDimReductionOp>(role::kRowSum, hasKeys);
@@ -98,10 +62,10 @@ FailureOr<TiledForm> attn::readTiledForm(scf::ForallOp tasks) {
       if (auto any = dyn_cast<vector::MultiDimReductionOp>(op))
         if (any.getDestType().isInteger(1))
           form.seenKeys = any.getSource();
-  form.kvHead = roles.byRole.lookup(role::kKvHead);
-  if (Operation *bound = roles.byRole.lookup(role::kRightBound))
+  form.kvHead = roles.find(role::kKvHead);
+  if (Operation *bound = roles.find(role::kRightBound))
     form.rightBound = bound->getResult(0);
-  if (!roles.valid)
+  if (!roles.isValid())
     return failure();
 
   if (hasKeys) {

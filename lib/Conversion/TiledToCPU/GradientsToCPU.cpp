@@ -120,6 +120,13 @@ struct GradientsToCPU : attn::impl::GradientsToCPUBase<GradientsToCPU> {
       return;
     bool roundsInSoftware = false;
     for (scf::ForallOp loop : tasks) {
+      auto tiling = loop->getAttrOfType<TilingAttr>(kTilingAttrName);
+      if (tiling && tiling.getValue().queryGradient == "accumulated") {
+        loop.emitOpError("adds query gradients in main memory from tasks that "
+                         "run in parallel; on a CPU state query_gradient = "
+                         "\"recomputed\" in #attn.tiling");
+        return signalPassFailure();
+      }
       TargetDescription target = targetOf(loop);
       roundsInSoftware |= !target.has("avx512bf16") && !target.has("bf16");
       if (failed(mapToThreads(loop)))

@@ -70,7 +70,7 @@ static LogicalResult emitKernel(TiledForm &form) {
   OpBuilder b(outline->kernel.getBody().front().getTerminator());
   GpuEmitter e{b, form.tasks.getLoc()};
   Value number = taskOfGrid(e);
-  auto [batch, heads, blocks] = taskSizes(e, form, *outline);
+  auto [batch, heads, blocks] = taskSizes(e, form.tasks, *outline);
   Value count = e.mul(e.mul(batch, heads), blocks);
   bool valid = true;
   e.branch(e.less(number, count), [&]() {

@@ -43,6 +43,12 @@ void passTurn(const Consumer &consumer);
 void fenceAsyncProxy(GpuEmitter &e);
 void publishToAsyncProxy(const Consumer &consumer);
 
+/// Stores what a warpgroup holds of `tile`, 16-bit elements, to its 64 rows of
+/// chunks of `rows` rows, which begin at `address`.
+mlir::LogicalResult storeToShared(GpuEmitter &e, AccumulatorLayout &layout,
+                                  mlir::Value tile, mlir::Value address,
+                                  int64_t rows, mlir::Value inGroup);
+
 /// Writes output and lse of the rows of one warpgroup.
 mlir::LogicalResult emitEpilogue(Consumer &c, ConsumerTask &task);
 

@@ -17,26 +17,26 @@ using namespace mlir;
 using namespace attn;
 using namespace attn::hopper;
 
-static LogicalResult storeToShared(Consumer &c, ConsumerTask &task) {
-  GpuEmitter &e = c.thread.e;
-  const HopperKernel &kernel = c.thread.kernel;
-  TiledForm &form = kernel.form;
+LogicalResult hopper::storeToShared(GpuEmitter &e, AccumulatorLayout &layout,
+                                    Value tile, Value address, int64_t rows,
+                                    Value inGroup) {
   // Row r of a chunk has its 16-byte unit u at u ^ (r mod 8).
-  Value row = e.add(e.mul(e.div(c.inGroup, 32), 16), e.div(c.lane, 4));
-  Value line = e.add(e.add(task.queryAddress, e.mul(row, kChunkRowBytes)),
-                     e.mul(e.bitAnd(c.lane, 3), 4));
+  Value lane = e.bitAnd(inGroup, 31);
+  Value row = e.add(e.mul(e.div(inGroup, 32), 16), e.div(lane, 4));
+  Value line = e.add(e.add(address, e.mul(row, kChunkRowBytes)),
+                     e.mul(e.bitAnd(lane, 3), 4));
   Value phase = e.bitAnd(row, 7);
-  return task.layout.forEachPair(
-      form.output.getVector(), form.valueDim,
+  return layout.forEachPair(
+      tile, cast<VectorType>(tile.getType()).getDimSize(1),
       [&](int64_t group, int64_t half, Value pair) {
         Value bits = vector::BitCastOp::create(
             e.b, e.loc, VectorType::get(1, e.b.getI32Type()), pair);
         bits = vector::ExtractOp::create(e.b, e.loc, bits, 0);
         Value unit = e.bitXor(phase, e.i32(group % 8));
-        int64_t chunk = group / 8 * form.blockQuery * kChunkRowBytes;
-        Value address = e.add(e.add(line, e.mul(unit, 16)),
-                              chunk + half * 8 * kChunkRowBytes);
-        e.ptx("st.shared.b32 [$0], $1;", "r,r,~{memory}", {address, bits});
+        int64_t chunk = group / 8 * rows * kChunkRowBytes;
+        Value at = e.add(e.add(line, e.mul(unit, 16)),
+                         chunk + half * 8 * kChunkRowBytes);
+        e.ptx("st.shared.b32 [$0], $1;", "r,r,~{memory}", {at, bits});
       });
 }
 
@@ -65,7 +65,9 @@ LogicalResult hopper::emitEpilogue(Consumer &c, ConsumerTask &task) {
   const HopperKernel &kernel = c.thread.kernel;
   if (kernel.form.lse && failed(storeLse(c, task)))
     return failure();
-  if (failed(storeToShared(c, task)))
+  if (failed(storeToShared(e, task.layout, kernel.form.output.getVector(),
+                           task.queryAddress, kernel.form.blockQuery,
+                           c.inGroup)))
     return failure();
   fenceAsyncProxy(e);
   NVVM::SyncWarpOp::create(e.b, e.loc, e.i32(-1));
@@ -85,16 +87,8 @@ void hopper::emitOutputCopies(Thread &thread) {
     Value firstRow =
         e.toI32(scalars.lookupOrDefault(form.output.getIndices()[0]));
     Value address = kernel.outputRing.address(e, thread.shared, slot);
-    for (int64_t chunk = 0; chunk < kernel.valueChunks; ++chunk) {
-      SmallVector<Value> operands = {
-          thread.outline.tensorMaps[OutputMap],
-          e.add(address, chunk * form.blockQuery * kChunkRowBytes)};
-      llvm::append_range(operands, kernel.output.coordinates(
-                                       e, scalars, firstRow, chunk * kChunk));
-      e.ptx("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group "
-            "[$0, {$2, $3, $4, $5}], [$1];",
-            "l,r,r,r,r,r,~{memory}", operands);
-    }
+    kernel.output.store(e, thread.outline.tensorMaps[OutputMap], scalars,
+                        firstRow, address);
     NVVM::CpAsyncBulkCommitGroupOp::create(e.b, e.loc);
     NVVM::CpAsyncBulkWaitGroupOp::create(e.b, e.loc, 0, e.b.getUnitAttr());
     kernel.queryRing.release(e, thread.shared, slot, e.equals(e.i32(0), 0));

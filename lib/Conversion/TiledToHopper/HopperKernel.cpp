@@ -28,57 +28,6 @@ static constexpr int64_t kFoundAhead = 8, kFoundBytes = 16;
 /// What the 128-byte swizzle repeats after.
 static constexpr int64_t kTileAlignment = 1024;
 
-TensorMap OperandTile::tensorMap() const {
-  SmallVector<int64_t> box(memref::SubViewOp(view).getSourceType().getRank(),
-                           1);
-  box[rowDim] = rows;
-  box[columnDim] = kChunk;
-  return {argument, box};
-}
-
-SmallVector<Value> OperandTile::coordinates(GpuEmitter &e, IRMapping &scalars,
-                                            Value row, int64_t column) const {
-  SmallVector<Value> result;
-  for (auto [dim, offset] :
-       llvm::enumerate(memref::SubViewOp(view).getMixedOffsets())) {
-    Value at;
-    if (auto value = dyn_cast<Value>(offset))
-      at = e.toI32(scalars.lookupOrDefault(value));
-    else
-      at = e.i32(cast<IntegerAttr>(cast<Attribute>(offset)).getInt());
-    if (dim == rowDim)
-      at = e.add(at, row);
-    else if (dim == columnDim)
-      at = e.add(at, column);
-    result.push_back(at);
-  }
-  std::reverse(result.begin(), result.end());
-  return result;
-}
-
-/// The operand behind a head view, or an error that says what TMA misses.
-static FailureOr<OperandTile> findOperand(Operation *access, Value base,
-                                          int64_t rows) {
-  OperandTile tile;
-  tile.rows = rows;
-  tile.view = base.getDefiningOp<memref::SubViewOp>();
-  auto argument =
-      tile.view ? dyn_cast<BlockArgument>(tile.view.getSource()) : nullptr;
-  if (!argument)
-    return access->emitOpError("expects a view of a kernel argument for TMA");
-  tile.argument = argument.getArgNumber();
-  llvm::SmallBitVector dropped = tile.view.getDroppedDims();
-  SmallVector<unsigned> kept;
-  for (unsigned d = 0, n = tile.view.getSourceType().getRank(); d < n; ++d)
-    if (!dropped.test(d))
-      kept.push_back(d);
-  if (kept.size() != 2)
-    return access->emitOpError("expects a matrix for TMA");
-  tile.rowDim = kept[0];
-  tile.columnDim = kept[1];
-  return tile;
-}
-
 static LogicalResult verifyMappable(TiledForm &form) {
   auto refuse = [&](const Twine &what) {
     return form.tasks.emitOpError("cannot use wgmma: ") << what;
@@ -145,11 +94,10 @@ FailureOr<HopperKernel> HopperKernel::plan(TiledForm &form) {
   kernel.valueChunks = llvm::divideCeil(form.valueDim, kChunk);
   kernel.balances = bool(form.rightBound);
 
-  auto query = findOperand(form.query, form.query.getBase(), form.blockQuery);
-  auto key = findOperand(form.key, form.key.getBase(), form.blockKey);
-  auto value = findOperand(form.value, form.value.getBase(), form.blockKey);
-  auto output =
-      findOperand(form.output, form.output.getBase(), form.blockQuery);
+  auto query = findOperand(form.query, form.blockQuery);
+  auto key = findOperand(form.key, form.blockKey);
+  auto value = findOperand(form.value, form.blockKey);
+  auto output = findOperand(form.output, form.blockQuery);
   if (failed(query) || failed(key) || failed(value) || failed(output))
     return failure();
   kernel.query = *query;

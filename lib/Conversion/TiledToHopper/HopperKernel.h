@@ -4,6 +4,7 @@
 //
 //   TiledToHopper.cpp  the pass: producer and consumers of one kernel
 //   HopperKernel.cpp   shared memory, tensor maps, what can be mapped
+//   OperandTile.cpp    tiles of arguments as TMA copies them
 //   Ring.cpp           stages of shared memory between producer and consumers
 //   TileOrder.cpp      the persistent grid: which task a block takes next
 //   Producer.cpp       the thread that issues the copies
@@ -23,33 +24,9 @@
 #include "../Common/FragmentSoftmax.h"
 #include "../Common/KernelOutline.h"
 #include "../Common/TiledForm.h"
-#include "Ring.h"
+#include "OperandTile.h"
 
 namespace attn::hopper {
-
-constexpr int64_t kWarpgroup = 128;
-/// Rows of a wgmma, and its depth for 16-bit elements.
-constexpr int64_t kRows = 64, kDepth = 16;
-/// A row of swizzled shared memory: 128 bytes.
-constexpr int64_t kChunk = 64, kChunkRowBytes = 128;
-
-/// A tile of the tiled form as TMA copies it: a box of `rows` x 64 elements of
-/// one argument for every 64 columns.
-struct OperandTile {
-  unsigned argument = 0;
-  mlir::memref::SubViewOp view;
-  /// Dimensions of the argument that count rows and columns of the view.
-  unsigned rowDim = 0, columnDim = 0;
-  int64_t rows = 0;
-
-  TensorMap tensorMap() const;
-  /// Where the box starts, innermost dimension first. `scalars` maps the
-  /// scalars of the tiled form; row and column count within the view.
-  llvm::SmallVector<mlir::Value> coordinates(GpuEmitter &e,
-                                             mlir::IRMapping &scalars,
-                                             mlir::Value row,
-                                             int64_t column) const;
-};
 
 /// Tensor maps of a kernel by what they copy.
 enum Map { QueryMap, KeyMap, ValueMap, OutputMap, kMaps };

@@ -10,8 +10,7 @@ using namespace attn::hopper;
 /// Fills one stage of `ring` with the rows from `row` on. `beforehand` is
 /// called when the stage is free.
 static void copyTile(Thread &thread, const Ring &ring, const OperandTile &tile,
-                     Map map, int64_t chunks, IRMapping &scalars, Value row,
-                     Value use,
+                     Map map, IRMapping &scalars, Value row, Value use,
                      function_ref<void(const Slot &)> beforehand = {}) {
   GpuEmitter &e = thread.e;
   Slot slot = ring.slot(e, use);
@@ -21,29 +20,15 @@ static void copyTile(Thread &thread, const Ring &ring, const OperandTile &tile,
   ring.expect(e, thread.shared, slot);
   Value barrier = ring.fullBarrier(e, thread.shared, slot);
   Value address = ring.address(e, thread.shared, slot);
-  for (int64_t chunk = 0; chunk < chunks; ++chunk) {
-    Value target = e.add(address, chunk * tile.rows * kChunkRowBytes);
-    e.ptx("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::"
-          "complete_tx::bytes [$0], [$1, {$2, $3, $4, $5}], [$6];",
-          "r,l,r,r,r,r,r,~{memory}", [&]() {
-            SmallVector<Value> operands = {target,
-                                           thread.outline.tensorMaps[map]};
-            llvm::append_range(
-                operands, tile.coordinates(e, scalars, row, chunk * kChunk));
-            operands.push_back(barrier);
-            return operands;
-          }());
-  }
+  tile.load(e, thread.outline.tensorMaps[map], scalars, row, address, barrier);
 }
 
 /// Fills the stages of keys and values with the block at `row`.
 static void copyBlock(Thread &thread, IRMapping &scalars, Value row,
                       Value use) {
   const HopperKernel &kernel = thread.kernel;
-  copyTile(thread, kernel.keyRing, kernel.key, KeyMap, kernel.headChunks,
-           scalars, row, use);
-  copyTile(thread, kernel.valueRing, kernel.value, ValueMap, kernel.valueChunks,
-           scalars, row, use);
+  copyTile(thread, kernel.keyRing, kernel.key, KeyMap, scalars, row, use);
+  copyTile(thread, kernel.valueRing, kernel.value, ValueMap, scalars, row, use);
 }
 
 /// All blocks of the sweep, from the use `firstUse` on. Returns the use behind.
@@ -93,8 +78,8 @@ void hopper::emitProducer(Thread &thread) {
            IRMapping scalars = order.enter(task);
            Value firstRow =
                e.toI32(scalars.lookupOrDefault(form.query.getIndices()[0]));
-           copyTile(thread, kernel.queryRing, kernel.query, QueryMap,
-                    kernel.headChunks, scalars, firstRow, round,
+           copyTile(thread, kernel.queryRing, kernel.query, QueryMap, scalars,
+                    firstRow, round,
                     [&](const Slot &slot) { order.publish(task, slot); });
            auto copy = kernel.searches() ? copyFound : copyAll;
            return SmallVector<Value>{copy(thread, scalars, uses[0])};

@@ -56,7 +56,8 @@ void Ring::waitEmpty(GpuEmitter &e, Value shared, const Slot &slot) const {
 void Ring::expect(GpuEmitter &e, Value shared, const Slot &slot) const {
   NVVM::MBarrierArriveExpectTxOp::create(
       e.b, e.loc, Type(), sharedPointer(e, fullBarrier(e, shared, slot)),
-      e.i32(stageBytes), NVVM::MemScopeKind::CTA, /*relaxed=*/false, Value());
+      e.i32(stageBytes + besideBytes), NVVM::MemScopeKind::CTA,
+      /*relaxed=*/false, Value());
 }
 
 static void arrive(GpuEmitter &e, Value barrier, Value isOne) {

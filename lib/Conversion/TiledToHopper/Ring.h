@@ -25,6 +25,8 @@ struct Ring {
   /// Byte offsets in shared memory: the tiles, and the barriers (full ones,
   /// then empty ones, 8 bytes each).
   int64_t tiles = 0, barriers = 0;
+  /// Bytes that arrive with those of the stage and lie elsewhere.
+  int64_t besideBytes = 0;
   /// Arrivals that fill a stage, and that empty it.
   int64_t producers = 1, consumers = 1;
 
@@ -43,7 +45,7 @@ struct Ring {
   void initialize(GpuEmitter &e, mlir::Value shared) const;
   void waitFull(GpuEmitter &e, mlir::Value shared, const Slot &slot) const;
   void waitEmpty(GpuEmitter &e, mlir::Value shared, const Slot &slot) const;
-  /// Announces `stageBytes` to come.
+  /// Announces the bytes to come.
   void expect(GpuEmitter &e, mlir::Value shared, const Slot &slot) const;
   /// Says, in the threads where `isOne` (i1) holds, that their part of the
   /// stage is filled, or that they let go of it.

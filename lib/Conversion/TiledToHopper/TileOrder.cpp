@@ -61,7 +61,7 @@ static Value headsInGroup(Thread &thread, Value heads, Value blocks,
 
 TaskOrder::TaskOrder(Thread &thread) : thread(thread), e(thread.e) {
   std::tie(batch, heads, blocks) =
-      std::tuple_cat(taskSizes(e, thread.kernel.form, thread.outline));
+      std::tuple_cat(taskSizes(e, thread.kernel.form.tasks, thread.outline));
   allHeads = e.mul(batch, heads);
   count = e.mul(allHeads, blocks);
   me = NVVM::BlockIdXOp::create(e.b, e.loc, e.b.getI32Type());

@@ -53,28 +53,51 @@ static std::string setDescriptor(StringRef name, int64_t operand,
       .str();
 }
 
-Fragment hopper::multiplyQueryKey(GpuEmitter &e, Value query, Value key,
-                                  int64_t columns, int64_t depth,
-                                  int64_t rowsOfQuery, FloatType type) {
+/// Both sides from shared memory. The offsets of A and B at a depth are theirs
+/// to say; `transposes` are the last two immediates.
+static Fragment multiplyShared(GpuEmitter &e, Value aTile, Value bTile,
+                               int64_t columns, int64_t depth,
+                               function_ref<int64_t(int64_t)> offsetOfA,
+                               function_ref<int64_t(int64_t)> offsetOfB,
+                               StringRef transposes, FloatType type) {
   int64_t count = columns / 2;
   std::string text = "{\n\t.reg .b64 a, b;\n\t.reg .b32 t, h;\n\t"
                      ".reg .pred p;\n\tmov.b32 h, " +
                      std::to_string(kDescriptorHigh) + ";\n\t";
   for (int64_t k = 0; k < depth; k += kDepth) {
-    int64_t chunk = k / kChunk, within = 2 * (k % kChunk);
-    text += setDescriptor("a", count,
-                          chunk * rowsOfQuery * kChunkRowBytes + within, 1);
-    text += setDescriptor("b", count + 1,
-                          chunk * columns * kChunkRowBytes + within, 1);
+    text += setDescriptor("a", count, offsetOfA(k), 1);
+    text += setDescriptor("b", count + 1, offsetOfB(k), 1);
     // The first product overwrites.
     if (k <= kDepth)
       text += k == 0 ? "setp.ne.b32 p, h, h;\n\t" : "setp.eq.b32 p, h, h;\n\t";
     text += mnemonic(columns, type) + operandList(0, count) +
-            ", a, b, p, 1, 1, 0, 0;\n\t";
+            ", a, b, p, 1, 1, " + transposes.str() + ";\n\t";
   }
   SmallVector<Type> results(count, e.b.getF32Type());
   return {e.ptx(text + "}", repeat("=f", count) + ",r,r,~{memory}", results,
-                {query, key})};
+                {aTile, bTile})};
+}
+
+/// Where depth `k` of a tile of `rows` rows begins, the depth within its rows.
+static int64_t offsetInRows(int64_t k, int64_t rows) {
+  return k / kChunk * rows * kChunkRowBytes + 2 * (k % kChunk);
+}
+
+Fragment hopper::multiplyQueryKey(GpuEmitter &e, Value query, Value key,
+                                  int64_t columns, int64_t depth,
+                                  int64_t rowsOfQuery, FloatType type) {
+  return multiplyShared(
+      e, query, key, columns, depth,
+      [&](int64_t k) { return offsetInRows(k, rowsOfQuery); },
+      [&](int64_t k) { return offsetInRows(k, columns); }, "0, 0", type);
+}
+
+Fragment hopper::multiplyTransposed(GpuEmitter &e, Value a, Value b,
+                                    int64_t columns, int64_t depth,
+                                    int64_t rowsOfB, FloatType type) {
+  return multiplyShared(
+      e, a, b, columns, depth, [](int64_t k) { return k * kChunkRowBytes; },
+      [&](int64_t k) { return offsetInRows(k, rowsOfB); }, "1, 0", type);
 }
 
 Fragment hopper::multiplyProbabilitiesValue(GpuEmitter &e, Fragment acc,

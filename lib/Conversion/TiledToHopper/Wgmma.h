@@ -36,6 +36,12 @@ Fragment multiplyProbabilitiesValue(GpuEmitter &e, Fragment acc,
                                     mlir::Value value, int64_t columns,
                                     int64_t depth, mlir::FloatType type);
 
+/// A^T B: 64 x `columns` over `depth`. A is a chunk whose rows go along the
+/// depth, B lies like the keys above, `rowsOfB` rows high.
+Fragment multiplyTransposed(GpuEmitter &e, mlir::Value a, mlir::Value b,
+                            int64_t columns, int64_t depth, int64_t rowsOfB,
+                            mlir::FloatType type);
+
 void fence(GpuEmitter &e);
 void commit(GpuEmitter &e);
 /// Waits until at most `pending` committed groups run.

@@ -78,7 +78,7 @@ static LogicalResult emitKernel(TiledForm &form) {
   GpuEmitter e{b, form.tasks.getLoc()};
   Thread thread(e, *kernel);
   Value number = taskOfGrid(thread.e);
-  auto [batch, heads, blocks] = taskSizes(thread.e, form, *outline);
+  auto [batch, heads, blocks] = taskSizes(thread.e, form.tasks, *outline);
   Value count = e.mul(e.mul(batch, heads), blocks);
   bool valid = true;
   e.branch(e.less(number, count),

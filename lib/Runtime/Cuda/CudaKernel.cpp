@@ -1,8 +1,8 @@
 //===- CudaKernel.cpp - Kernels on an NVIDIA GPU --------------------------===//
 //
 // The ABI is "memref-parameters": each argument as address (twice), offset,
-// sizes and strides, then the tensor maps. Arguments are copied to the GPU for
-// a launch, and back.
+// sizes and strides, then the workspace in the same way, then the tensor maps.
+// Arguments are copied to the GPU for a launch, and back.
 //
 //===----------------------------------------------------------------------===//
 
@@ -47,25 +47,33 @@ using DeviceMemory = Owned<Address, &Driver::cuMemFree_v2>;
 using OwnedStream = Owned<Stream, &Driver::cuStreamDestroy_v2>;
 using OwnedEvent = Owned<Event, &Driver::cuEventDestroy_v2>;
 
-/// The arguments of a launch in the memory of the GPU, and the parameters of
-/// the kernel.
-struct Launch {
-  std::vector<StridedBuffer> buffers;
-  std::vector<DeviceMemory> memory;
-  std::vector<int64_t> words;
+/// One kernel of a launch.
+struct Step {
+  Function function;
   std::vector<TensorMap> maps;
   std::vector<void *> parameters;
   std::array<unsigned, 3> grid, workgroup;
   unsigned sharedBytes = 0;
+};
+
+/// The arguments of a launch in the memory of the GPU, and the kernels in order
+/// with their parameters.
+struct Launch {
+  std::vector<StridedBuffer> buffers;
+  std::vector<DeviceMemory> memory;
+  std::vector<int64_t> words;
+  DeviceMemory workspace;
+  std::vector<Step> steps;
   OwnedStream stream;
 };
 
 class CudaKernel : public Kernel {
 public:
   CudaKernel(LaunchDescription description,
-             std::shared_ptr<LoadedModule> module, Function function)
+             std::shared_ptr<LoadedModule> module,
+             std::vector<Function> functions)
       : Kernel(std::move(description)), module(std::move(module)),
-        driver(this->module->gpu().driver), function(function) {}
+        driver(this->module->gpu().driver), functions(std::move(functions)) {}
 
   Error launch(MutableArrayRef<HostTensor> arguments) override;
   Expected<Timing> time(MutableArrayRef<HostTensor> arguments,
@@ -74,8 +82,13 @@ public:
 private:
   Expected<Launch> prepare(MutableArrayRef<HostTensor> arguments);
   Error placeArguments(MutableArrayRef<HostTensor> arguments, Launch &launch);
-  Error encodeMaps(Launch &launch);
-  Error evaluateSizes(ArrayRef<HostTensor> arguments, Launch &launch);
+  Error placeWorkspace(const SizeMap &sizes, Launch &launch);
+  Error encodeMaps(const Launch &launch, const KernelLaunch &kernel,
+                   Step &step);
+  Error evaluateSizes(const SizeMap &sizes, const KernelLaunch &kernel,
+                      Step &step);
+  Error prepareStep(const SizeMap &sizes, const KernelLaunch &kernel,
+                    Launch &launch, Step &step);
   Error start(Launch &launch);
   Error wait(const Launch &launch);
   Error copyBack(Launch &launch);
@@ -85,9 +98,18 @@ private:
 
   std::shared_ptr<LoadedModule> module;
   const Driver &driver;
-  Function function;
+  std::vector<Function> functions;
 };
 } // namespace
+
+/// The first kernel and those behind it.
+static std::vector<const KernelLaunch *>
+kernelsOf(const LaunchDescription &description) {
+  std::vector<const KernelLaunch *> kernels = {&description};
+  for (const KernelLaunch &kernel : description.then)
+    kernels.push_back(&kernel);
+  return kernels;
+}
 
 //===----------------------------------------------------------------------===//
 // Preparing a launch
@@ -130,8 +152,36 @@ Error CudaKernel::placeArguments(MutableArrayRef<HostTensor> arguments,
   return Error::success();
 }
 
-Error CudaKernel::encodeMaps(Launch &launch) {
-  for (const TensorMapDescription &map : description().tensorMaps) {
+/// Whatever it holds will do: so it holds NaN, which shows in a result that it
+/// reaches.
+Error CudaKernel::placeWorkspace(const SizeMap &sizes, Launch &launch) {
+  int64_t bytes = 0;
+  if (Error error =
+          evaluateSize(description().workspaceBytes, sizes).moveInto(bytes))
+    return error;
+  if (bytes == 0 && description().workspaceBytes == "0")
+    return Error::success();
+  Expected<DeviceMemory> memory = allocate(bytes, "the workspace");
+  if (!memory)
+    return memory.takeError();
+  launch.workspace = std::move(*memory);
+  constexpr unsigned char kNaN = 0xFF;
+  if (bytes != 0)
+    if (Error error =
+            driver.check(driver.cuMemsetD8Async(launch.workspace.get(), kNaN,
+                                                bytes, launch.stream.get()),
+                         "cuMemsetD8Async"))
+      return error;
+  int64_t address = launch.workspace.get();
+  int64_t elements = bytes / int64_t(sizeof(float));
+  append_range(launch.words,
+               ArrayRef<int64_t>({address, address, 0, elements, 1}));
+  return Error::success();
+}
+
+Error CudaKernel::encodeMaps(const Launch &launch, const KernelLaunch &kernel,
+                             Step &step) {
+  for (const TensorMapDescription &map : kernel.tensorMaps) {
     const ArgumentDescription &argument = description().arguments[map.argument];
     const StridedBuffer &buffer = launch.buffers[map.argument];
     Address base = launch.memory[map.argument].get() +
@@ -140,21 +190,18 @@ Error CudaKernel::encodeMaps(Launch &launch) {
         driver, argument, map, {base, buffer.shape(), buffer.strides()});
     if (!encoded)
       return encoded.takeError();
-    launch.maps.push_back(*encoded);
+    step.maps.push_back(*encoded);
   }
   return Error::success();
 }
 
 /// Blocks may be none, threads may not.
-Error CudaKernel::evaluateSizes(ArrayRef<HostTensor> arguments,
-                                Launch &launch) {
-  Expected<SizeMap> sizes = bindSizes(description(), arguments);
-  if (!sizes)
-    return sizes.takeError();
+Error CudaKernel::evaluateSizes(const SizeMap &sizes,
+                                const KernelLaunch &kernel, Step &step) {
   auto evaluate = [&](StringRef expression, int64_t most,
                       unsigned &result) -> Error {
     int64_t value = 0;
-    if (Error error = evaluateSize(expression, *sizes).moveInto(value))
+    if (Error error = evaluateSize(expression, sizes).moveInto(value))
       return error;
     if (value > most)
       return createStringError("kernel '" + description().name + "' needs " +
@@ -165,32 +212,43 @@ Error CudaKernel::evaluateSizes(ArrayRef<HostTensor> arguments,
   };
   constexpr int64_t kMostBlocks[] = {0x7FFFFFFF, 65535, 65535};
   for (int d : {0, 1, 2}) {
-    if (Error error =
-            evaluate(description().grid[d], kMostBlocks[d], launch.grid[d]))
+    if (Error error = evaluate(kernel.grid[d], kMostBlocks[d], step.grid[d]))
       return error;
-    if (Error error =
-            evaluate(description().workgroup[d], 1024, launch.workgroup[d]))
+    if (Error error = evaluate(kernel.workgroup[d], 1024, step.workgroup[d]))
       return error;
   }
-  return evaluate(description().sharedMemoryBytes, 0x7FFFFFFF,
-                  launch.sharedBytes);
+  return evaluate(kernel.sharedMemoryBytes, 0x7FFFFFFF, step.sharedBytes);
+}
+
+Error CudaKernel::prepareStep(const SizeMap &sizes, const KernelLaunch &kernel,
+                              Launch &launch, Step &step) {
+  constexpr unsigned kSharedByDefault = 48 << 10;
+  if (Error error = evaluateSizes(sizes, kernel, step))
+    return error;
+  if (step.sharedBytes > kSharedByDefault)
+    if (Error error = driver.check(
+            driver.cuFuncSetAttribute(step.function, kMaxDynamicSharedSize,
+                                      step.sharedBytes),
+            Twine(step.sharedBytes) + " bytes of shared memory"))
+      return error;
+  if (Error error = encodeMaps(launch, kernel, step))
+    return error;
+  for (int64_t &word : launch.words)
+    step.parameters.push_back(&word);
+  for (TensorMap &map : step.maps)
+    step.parameters.push_back(&map);
+  return Error::success();
 }
 
 Expected<Launch> CudaKernel::prepare(MutableArrayRef<HostTensor> arguments) {
-  constexpr unsigned kSharedByDefault = 48 << 10;
   Launch launch;
   if (Error error = checkArguments(arguments))
     return error;
   if (Error error = module->gpu().makeCurrent())
     return error;
-  if (Error error = evaluateSizes(arguments, launch))
-    return error;
-  if (launch.sharedBytes > kSharedByDefault)
-    if (Error error = driver.check(
-            driver.cuFuncSetAttribute(function, kMaxDynamicSharedSize,
-                                      launch.sharedBytes),
-            Twine(launch.sharedBytes) + " bytes of shared memory"))
-      return error;
+  Expected<SizeMap> sizes = bindSizes(description(), arguments);
+  if (!sizes)
+    return sizes.takeError();
   Stream stream = nullptr;
   if (Error error =
           driver.check(driver.cuStreamCreate(&stream, 0), "cuStreamCreate"))
@@ -198,12 +256,14 @@ Expected<Launch> CudaKernel::prepare(MutableArrayRef<HostTensor> arguments) {
   launch.stream = OwnedStream(driver, stream);
   if (Error error = placeArguments(arguments, launch))
     return error;
-  if (Error error = encodeMaps(launch))
+  if (Error error = placeWorkspace(*sizes, launch))
     return error;
-  for (int64_t &word : launch.words)
-    launch.parameters.push_back(&word);
-  for (TensorMap &map : launch.maps)
-    launch.parameters.push_back(&map);
+  for (auto [kernel, function] : zip(kernelsOf(description()), functions)) {
+    Step &step = launch.steps.emplace_back();
+    step.function = function;
+    if (Error error = prepareStep(*sizes, *kernel, launch, step))
+      return error;
+  }
   return launch;
 }
 
@@ -212,15 +272,19 @@ Expected<Launch> CudaKernel::prepare(MutableArrayRef<HostTensor> arguments) {
 //===----------------------------------------------------------------------===//
 
 Error CudaKernel::start(Launch &launch) {
-  auto [x, y, z] = launch.grid;
-  if (!x || !y || !z)
-    return Error::success();
-  auto [bx, by, bz] = launch.workgroup;
-  return driver.check(driver.cuLaunchKernel(function, x, y, z, bx, by, bz,
-                                            launch.sharedBytes,
-                                            launch.stream.get(),
-                                            launch.parameters.data(), nullptr),
-                      "launch of '" + description().name + "'");
+  for (Step &step : launch.steps) {
+    auto [x, y, z] = step.grid;
+    if (!x || !y || !z)
+      continue;
+    auto [bx, by, bz] = step.workgroup;
+    if (Error error = driver.check(
+            driver.cuLaunchKernel(step.function, x, y, z, bx, by, bz,
+                                  step.sharedBytes, launch.stream.get(),
+                                  step.parameters.data(), nullptr),
+            "launch of '" + description().name + "'"))
+      return error;
+  }
+  return Error::success();
 }
 
 Error CudaKernel::wait(const Launch &launch) {
@@ -328,8 +392,13 @@ attn::loadCudaKernel(const Artifact &artifact) {
   Expected<std::shared_ptr<LoadedModule>> module = LoadedModule::load(artifact);
   if (!module)
     return module.takeError();
-  Expected<Function> function = (*module)->find(launch.entry);
-  if (!function)
-    return function.takeError();
-  return std::make_unique<CudaKernel>(launch, std::move(*module), *function);
+  std::vector<Function> functions;
+  for (const KernelLaunch *kernel : kernelsOf(launch)) {
+    Expected<Function> function = (*module)->find(kernel->entry);
+    if (!function)
+      return function.takeError();
+    functions.push_back(*function);
+  }
+  return std::make_unique<CudaKernel>(launch, std::move(*module),
+                                      std::move(functions));
 }

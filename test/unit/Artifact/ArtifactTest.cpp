@@ -90,6 +90,29 @@ TEST(LaunchDescription, SurvivesTheRoundTrip) {
   EXPECT_EQ(read->tensorMaps[0].swizzle, 128);
 }
 
+TEST(LaunchDescription, SeveralKernelsSurviveTheRoundTrip) {
+  LaunchDescription d = sample();
+  KernelLaunch &next = d.then.emplace_back();
+  next.entry = "second";
+  next.tensorMaps = {{2, {1, 1, 64, 64}, 64}};
+  next.grid[0] = "ceildiv(Sq, 32)";
+  next.sharedMemoryBytes = "1024";
+  std::string text = d.toJSON();
+  Expected<LaunchDescription> read = LaunchDescription::fromJSON(text, "x");
+  ASSERT_TRUE(bool(read)) << toString(read.takeError());
+  EXPECT_EQ(read->toJSON(), text);
+  ASSERT_EQ(read->then.size(), 1u);
+  EXPECT_EQ(read->then[0].entry, "second");
+  EXPECT_EQ(read->then[0].grid[0], "ceildiv(Sq, 32)");
+  EXPECT_EQ(read->then[0].tensorMaps[0].argument, 2);
+  EXPECT_EQ(errorOf(sampleWith("\"second\"", "2", d)),
+            "launch description 'x.json' kernel 1 expected 'entry' to be a "
+            "string, got 2");
+  EXPECT_EQ(errorOf(sampleWith("\"ceildiv(Sq, 32)\",", "", d)),
+            "launch description 'x.json' kernel 1 expected 'grid' to be 3 "
+            "strings, got [\"1\",\"1\"]");
+}
+
 TEST(LaunchDescription, VulkanSurvivesTheRoundTrip) {
   std::string text = vulkanSample().toJSON();
   Expected<LaunchDescription> read = LaunchDescription::fromJSON(text, "x");

@@ -163,6 +163,39 @@ TEST_F(CudaKernelTest, StridesAndOffsetOfTheDescription) {
   EXPECT_EQ(fake->maps[0].base % 256, 16u);
 }
 
+/// The second kernel has a grid and a map of its own, and both the workspace.
+TEST_F(CudaKernelTest, KernelsInOrderAndTheirWorkspace) {
+  Artifact artifact = makeArtifact();
+  artifact.launch.workspaceBytes = "B * S * 8";
+  KernelLaunch &second = artifact.launch.then.emplace_back();
+  second.entry = "finish";
+  second.grid[0] = "B";
+  second.workgroup[0] = "64";
+  second.tensorMaps = {{1, {1, 32, 64}, 128}};
+  std::unique_ptr<Kernel> kernel = cantFail(loadKernel(artifact));
+  std::vector<HostTensor> arguments = makeArguments({2, 100, 64});
+  fake->kernel = [](void **parameters) {
+    EXPECT_EQ(word(parameters, 18), word(parameters, 19));
+    int64_t expected[] = {0, 2 * 100 * 2, 1};
+    for (int i = 0; i < 3; ++i)
+      EXPECT_EQ(word(parameters, 20 + i), expected[i]) << i;
+    bool isFirst = word(parameters, 23) == 0;
+    EXPECT_EQ(word(parameters, 23), isFirst ? 0 : 2);
+    if (!isFirst)
+      copyKernel(parameters);
+  };
+  cantFail(kernel->launch(arguments));
+  EXPECT_EQ(arguments[1].toDoubles(), arguments[0].toDoubles());
+  ASSERT_EQ(fake->launches.size(), 2u);
+  EXPECT_EQ(fake->launches[0].entry, "copy");
+  EXPECT_EQ(fake->launches[1].entry, "finish");
+  EXPECT_EQ(fake->launches[1].grid[0], 2u);
+  EXPECT_EQ(fake->launches[1].workgroup[0], 64u);
+  EXPECT_EQ(fake->launches[1].sharedBytes, 0u);
+  ASSERT_EQ(fake->maps.size(), 3u);
+  EXPECT_EQ(fake->maps[2].box, (std::vector<uint32_t>{64, 32, 1}));
+}
+
 TEST_F(CudaKernelTest, SizesOfZero) {
   EXPECT_EQ(errorOf(makeArtifact(), {1, 0, 64}), "no error");
   EXPECT_TRUE(fake->launches.empty());

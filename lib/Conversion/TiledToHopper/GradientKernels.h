@@ -1,0 +1,101 @@
+//===- GradientKernels.h - The kernels of the gradients ---------*- C++ -*-===//
+//
+// What the three kernels share. Each has its file:
+//
+//   GradientsToHopper.cpp  the pass: the kernels in order
+//   GradientForm.cpp       the task loops by their roles
+//   QuerySum.cpp           the workspace, and the order of the sum of dQ in it
+//   GradientRows.cpp       first kernel: delta, reference, zeros for the sum
+//   GradientKeys.cpp       second kernel: shared memory, the copies
+//   GradientConsumer.cpp   second kernel: the five products of a warpgroup
+//   GradientQueries.cpp    third kernel: dQ from its sum
+//   TransposedLayout.cpp   score tiles with keys as rows
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef ATTN_LIB_CONVERSION_TILEDTOHOPPER_GRADIENTKERNELS_H
+#define ATTN_LIB_CONVERSION_TILEDTOHOPPER_GRADIENTKERNELS_H
+
+#include "../Common/KernelOutline.h"
+#include "GradientForm.h"
+#include "OperandTile.h"
+
+namespace attn::hopper {
+
+/// Which part of dQ a warpgroup makes for a block of keys, and where that lies.
+/// dQ^T = K^T dS^T has the head dimension as rows, 64 a product: at D > 64 a
+/// warpgroup has its chunk of them, below its share of the queries.
+///
+/// In the workspace the sum of a query block is kept as registers hold it, so
+/// that a warp adds 512 bytes in a row, 16 a thread:
+///
+///     [warpgroup][8 queries][thread][half of 16 rows][2 queries]
+struct QuerySum {
+  int64_t groups, blockQuery, chunks;
+
+  explicit QuerySum(const GradientForm &form)
+      : groups(form.tiling.groups), blockQuery(form.blockQuery),
+        chunks(llvm::divideCeil(form.headDim, kChunk)) {}
+
+  /// Queries of a warpgroup's part.
+  int64_t queries() const {
+    return chunks == 1 ? blockQuery / groups : blockQuery;
+  }
+  /// f32 numbers of a query block.
+  int64_t elements() const { return blockQuery * chunks * kChunk; }
+  /// The part of warpgroup `group` (i32): its first query and its chunk.
+  mlir::Value firstQuery(GpuEmitter &e, mlir::Value group) const {
+    return chunks == 1 ? e.mul(group, queries()) : e.i32(0);
+  }
+  mlir::Value chunk(GpuEmitter &e, mlir::Value group) const {
+    return chunks == 1 ? e.i32(0) : group;
+  }
+  /// Bytes in front of what thread `inGroup` of the warpgroup has first; those
+  /// of the next 8 queries are kStride further.
+  mlir::Value offset(GpuEmitter &e, mlir::Value group,
+                     mlir::Value inGroup) const {
+    mlir::Value first = e.mul(group, queries() / 8 * kWarpgroup);
+    return e.mul(e.add(first, inGroup), 16);
+  }
+  static constexpr int64_t kStride = kWarpgroup * 16;
+};
+
+/// Main memory that the kernels share, of all query blocks ("tiles", numbered
+/// by batch, head, block): the sums of dQ, then a number a row: reference,
+/// delta.
+class Workspace {
+public:
+  Workspace(GpuEmitter &e, const GradientForm &form,
+            const KernelOutline &outline);
+  /// Its bytes as a size expression.
+  static mlir::FailureOr<std::string> bytes(const GradientForm &form);
+
+  /// The number of a tile from batch, head and block (i32).
+  mlir::Value tile(mlir::Value batch, mlir::Value head, mlir::Value block);
+  /// Addresses (i64) of what belongs to a tile.
+  mlir::Value querySum(mlir::Value tile);
+  mlir::Value reference(mlir::Value tile);
+  mlir::Value delta(mlir::Value tile);
+
+private:
+  mlir::Value at(mlir::Value tile, int64_t before, int64_t size);
+
+  GpuEmitter &e;
+  QuerySum sum;
+  int64_t blockQuery;
+  std::array<mlir::Value, 3> sizes;
+  /// index: the first byte, and how many tiles there are.
+  mlir::Value base, tiles;
+};
+
+/// Each adds a kernel to `module`, which is made where it is null.
+mlir::LogicalResult emitRowKernel(GradientForm &form,
+                                  mlir::gpu::GPUModuleOp &module);
+mlir::LogicalResult emitKeyKernel(GradientForm &form,
+                                  mlir::gpu::GPUModuleOp &module);
+mlir::LogicalResult emitQueryKernel(GradientForm &form,
+                                    mlir::gpu::GPUModuleOp &module);
+
+} // namespace attn::hopper
+
+#endif // ATTN_LIB_CONVERSION_TILEDTOHOPPER_GRADIENTKERNELS_H

@@ -1,0 +1,54 @@
+// The gradients as three kernels that share a workspace.
+// RUN: attn-opt %s --target=h200 --emit=mapped | FileCheck %s
+// RUN: attn-opt %s --target=h200 --emit=ptx -o %t.ptx && FileCheck %s --check-prefix=LAUNCH < %t.ptx.json
+
+!t = tensor<2x4x256x128xbf16>
+!k = tensor<2x2x384x128xbf16>
+!l = tensor<2x4x256xf32>
+
+// CHECK: gpu.module @gradients_kernels attributes {attn.target = #attn.target<name = "h200"
+
+// delta and the reference of each row; zeros.
+// CHECK: gpu.func @gradients_rows
+// CHECK-SAME: memref<?xf32>
+// CHECK-SAME: grid = "2 * 4 * 4"
+// CHECK-SAME: workspace = "2 * 4 * 4 * 33280"
+// CHECK: st.global.v4.b32
+// CHECK: vector.reduction <add>
+// CHECK-COUNT-2: st.global.f32
+
+// CHECK: gpu.func @gradients_keys
+// CHECK-SAME: grid = "2 * 2 * 3"
+// CHECK-SAME: workgroup = 384
+// CHECK: nvvm.setmaxregister decrease 24
+// CHECK-COUNT-2: cp.async.bulk.tensor.4d.shared::cluster
+// CHECK: cp.async.bulk.shared::cluster
+// CHECK: nvvm.setmaxregister increase 240
+// The scores and their gradients, with keys as rows.
+// CHECK: wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16
+// CHECK: wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16
+// CHECK: wgmma.wait_group.sync.aligned 1;
+// CHECK: math.exp2
+// CHECK: wgmma.wait_group.sync.aligned 0;
+// dV behind the arithmetic of dS, then dQ and dK.
+// CHECK: wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16
+// CHECK-COUNT-4: stmatrix.sync.aligned.m8n8.x4.trans.shared.b16
+// CHECK: wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {{.*}} 1, 1, 1, 0;
+// CHECK: wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16
+// CHECK-COUNT-8: red.global.add.v4.f32
+// CHECK-COUNT-4: cp.async.bulk.tensor.4d.global.shared::cta
+
+// CHECK: gpu.func @gradients_queries
+// CHECK: ld.global.v4.f32
+// CHECK: cp.async.bulk.tensor.4d.global.shared::cta
+
+// LAUNCH: "entry": "gradients_rows"
+// LAUNCH: "then": [
+// LAUNCH: "entry": "gradients_keys"
+// LAUNCH: "tensor_maps"
+// LAUNCH: "entry": "gradients_queries"
+// LAUNCH: "workspace_bytes": "2 * 4 * 4 * 33280"
+func.func @gradients(%q: !t, %k: !k, %v: !k, %o: !t, %l: !l, %do: !t) -> (!t, !k, !k) {
+  %g:3 = attn.attention_backward %q, %k, %v, %o, %l, %do : !t, !k, !k, !t, !l, !t -> !t, !k, !k
+  return %g#0, %g#1, %g#2 : !t, !k, !k
+}
