@@ -66,8 +66,12 @@ private:
   mlir::Value probabilities(const Task &task, mlir::Value scores,
                             mlir::Value reference);
   /// 16 bits keep less of a probability than one more rounding of its exponent
-  /// takes away: then scores and lse are of base 2 from the start.
-  bool hasBase2() { return op.getElementType().getWidth() <= 16; }
+  /// takes away: then scores and lse are of base 2 from the start, unless that
+  /// takes them out of range.
+  bool hasBase2() {
+    return op.getElementType().getWidth() <= 16 &&
+           !TileScore::exponent(op).mayOverflow;
+  }
   /// 0 where the probability is.
   mlir::Value dropHidden(mlir::Value gradient, mlir::Value probabilities);
 
@@ -123,9 +127,11 @@ private:
   mlir::FloatType accumulator;
   /// [B, Hq, Sq], filled by the first nest.
   mlir::Value delta;
-  /// The query gradient is accumulated. Then delta and these have rows of whole
-  /// blocks: [B, Hq, S], and the sum [B, Hq, S, D].
+  /// The query gradient is accumulated.
   bool isAccumulated = tiling.queryGradient == "accumulated";
+  /// Delta and these have rows of whole blocks: [B, Hq, S], and the sum
+  /// [B, Hq, S, D]. Copies of a matrix unit's tiles know no edges.
+  bool hasWholeBlocks = isAccumulated || tiling.product == "wgmma";
   mlir::Value reference, querySum;
 };
 

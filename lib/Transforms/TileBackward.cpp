@@ -55,7 +55,8 @@
 //     query gradient = scale * sum of dQ                       "query_sum"
 //
 // where delta, reference and sum have rows of whole blocks, so that none of
-// them has an edge.
+// them has an edge. With the product "wgmma" there are a reference and whole
+// blocks in either schedule.
 //
 // Padding: a row past the end reads zeros and an lse of +inf, so P is 0, and
 // it adds nothing to dK and dV. With a score region its P is set to 0: what a

@@ -64,15 +64,15 @@ Value BackwardTiler::perRowView(Value operand, Value batch, Value head) {
                  {number(1), number(1), length}, {false, false, true});
 }
 
-static bool isOfWholeBlocks(Value operand, bool isAccumulated) {
-  return isAccumulated && operand.getDefiningOp<memref::AllocOp>();
+static bool isOfWholeBlocks(Value operand, bool hasWholeBlocks) {
+  return hasWholeBlocks && operand.getDefiningOp<memref::AllocOp>();
 }
 
 Value BackwardTiler::readPerRow(Value operand, const Task &task, double pad) {
   return read(b, cast<VectorType>(b.typeOf(Extent::PerRow, accumulator)),
               perRowView(operand, task.batch, task.head), task.firstRow,
               b.constant(accumulator, pad),
-              task.rowsAligned || isOfWholeBlocks(operand, isAccumulated));
+              task.rowsAligned || isOfWholeBlocks(operand, hasWholeBlocks));
 }
 
 void BackwardTiler::writePerRow(Value value, Value destination,
@@ -81,7 +81,7 @@ void BackwardTiler::writePerRow(Value value, Value destination,
       b, value, perRowView(destination, task.batch, task.head),
       ValueRange{task.firstRow},
       ArrayRef<bool>{task.rowsAligned ||
-                     isOfWholeBlocks(destination, isAccumulated)});
+                     isOfWholeBlocks(destination, hasWholeBlocks)});
   setRole(write, role);
 }
 
@@ -95,7 +95,7 @@ RowTiles BackwardTiler::readRows(const Task &task) {
   rows.reference =
       reference ? readPerRow(reference, task, 0) : computeReference(task);
   rows.delta = readPerRow(delta, task, 0);
-  if (isAccumulated) {
+  if (hasWholeBlocks) {
     setRole(rows.reference.getDefiningOp(), role::kReference);
     setRole(rows.delta.getDefiningOp(), role::kDelta);
   }

@@ -18,7 +18,7 @@ Value BackwardTiler::allocatePerRow(int64_t width) {
   Index blocks = b.divideUp(sizes.queryLength, b.rows);
   SmallVector<Index> counts = {
       sizes.batch, sizes.queryHeads,
-      isAccumulated ? b.multiply(blocks, number(b.rows)) : sizes.queryLength};
+      hasWholeBlocks ? b.multiply(blocks, number(b.rows)) : sizes.queryLength};
   if (width != 0)
     counts.push_back(number(width));
   SmallVector<int64_t> shape;
@@ -35,11 +35,10 @@ Value BackwardTiler::allocatePerRow(int64_t width) {
 
 void BackwardTiler::buildDelta() {
   delta = allocatePerRow();
-  if (isAccumulated) {
+  if (hasWholeBlocks)
     reference = allocatePerRow();
-    if (sizes.headDim != 0)
-      querySum = allocatePerRow(sizes.headDim);
-  }
+  if (isAccumulated && sizes.headDim != 0)
+    querySum = allocatePerRow(sizes.headDim);
   OpBuilder::InsertionGuard guard(b);
   auto tasks = enterTasks(
       {sizes.batch, sizes.queryHeads, b.divideUp(sizes.queryLength, b.rows)},

@@ -171,7 +171,7 @@ func.func @no_rows(%q: memref<1x1x0x4xf32>, %k: memref<1x1x8x4xf32>, %l: memref<
 // CHECK:   %[[NEW:.+]] = arith.addf %[[OLD]], %[[PART]]
 // CHECK:   vector.transfer_write %[[NEW]], {{.*}} {attn.role = "query_sum", in_bounds = [true, true]}
 // CHECK: attn.role = "key_tasks"
-// CHECK-NOT: scf.for
+// CHECK-NOT: scf.for %
 // CHECK:   %[[WHOLE:.+]] = vector.transfer_read {{.*}} {attn.role = "query_sum", in_bounds = [true, true]}
 // CHECK:   arith.mulf %[[WHOLE]]
 // CHECK:   vector.transfer_write {{.*}} {attn.role = "output"

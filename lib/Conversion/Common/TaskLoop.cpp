@@ -1,12 +1,13 @@
 //===- TaskLoop.cpp - The tasks of a kernel by number ---------------------===//
 
 #include "TaskLoop.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 using namespace attn;
 
-FailureOr<std::string> attn::countTasks(scf::ForallOp tasks) {
-  std::string count;
+FailureOr<SmallVector<std::string>> attn::taskCounts(scf::ForallOp tasks) {
+  SmallVector<std::string> counts;
   for (OpFoldResult size : tasks.getMixedUpperBound()) {
     FailureOr<std::string> text =
         isa<Value>(size)
@@ -14,9 +15,16 @@ FailureOr<std::string> attn::countTasks(scf::ForallOp tasks) {
             : std::to_string(cast<IntegerAttr>(cast<Attribute>(size)).getInt());
     if (failed(text))
       return failure();
-    count += (count.empty() ? "" : " * ") + *text;
+    counts.push_back(std::move(*text));
   }
-  return count;
+  return counts;
+}
+
+FailureOr<std::string> attn::countTasks(scf::ForallOp tasks) {
+  FailureOr<SmallVector<std::string>> counts = taskCounts(tasks);
+  if (failed(counts))
+    return failure();
+  return llvm::join(*counts, " * ");
 }
 
 std::array<Value, 3> attn::taskSizes(GpuEmitter &e, scf::ForallOp tasks,

@@ -15,6 +15,9 @@
 
 namespace attn {
 
+/// Batches, heads and blocks as size expressions.
+mlir::FailureOr<llvm::SmallVector<std::string>>
+taskCounts(mlir::scf::ForallOp tasks);
 /// The number of tasks as a size expression.
 mlir::FailureOr<std::string> countTasks(mlir::scf::ForallOp tasks);
 

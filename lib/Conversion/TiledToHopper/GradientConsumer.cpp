@@ -16,6 +16,9 @@
 //     wait dK; release Q
 //   write scale dK and dV
 //
+// A recomputed dQ has a kernel of its own (GradientSweep.cpp): then the steps
+// of dQ are left out here, and with them every barrier.
+//
 // dV behind the arithmetic of dS: measured on an H200, in front of it costs 3
 // to 14 %. So does another order of dK and dQ (7 %), S of the next block beside
 // dK (7 to 15 %), and warpgroups in turns (6 to 8 %).
@@ -24,17 +27,114 @@
 
 #include "Consumer.h"
 #include "GradientKeys.h"
-#include "TransposedLayout.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
 using namespace mlir;
 using namespace attn;
 using namespace attn::hopper;
 
+//===----------------------------------------------------------------------===//
+// Any consumer
+//===----------------------------------------------------------------------===//
+
+KeyConsumer::KeyConsumer(KeyThread &thread, Value group)
+    : thread(thread), e(thread.e), kernel(thread.kernel), form(kernel.form),
+      keys(form.keys), group(group) {
+  firstKey = form.splitsRoles() ? e.i32(0) : e.mul(group, kRows);
+  inGroup = e.bitAnd(thread.id, kWarpgroup - 1);
+  lane = e.bitAnd(thread.id, 31);
+  row = e.add(e.mul(e.div(inGroup, 32), 16), e.div(lane, 4));
+  column = e.mul(e.bitAnd(lane, 3), 2);
+  isWarpLeader = e.equals(lane, 0);
+  Slot first{e.i32(0), e.i32(0)};
+  keyAddress = kernel.keyRing.address(e, thread.shared, first);
+  valueAddress = e.add(keyAddress, kernel.key.bytes());
+}
+
+void KeyConsumer::meet() {
+  NVVM::BarrierOp::create(e.b, e.loc, TypeRange(), e.i32(1),
+                          e.i32(kernel.groups * kWarpgroup), {}, Value());
+}
+
+SmallVector<Value> KeyConsumer::readPerQuery(int64_t at, const Slot &slot) {
+  Value first = e.add(
+      e.add(e.add(thread.shared, at), e.mul(slot.stage, kernel.rowBytes())),
+      e.mul(column, 4));
+  SmallVector<Type> types(2, e.b.getF32Type());
+  SmallVector<Value> numbers;
+  for (int64_t query = 0; query < form.blockQuery; query += 8)
+    llvm::append_range(numbers, e.ptx("ld.shared.v2.f32 {$0, $1}, [$2" +
+                                          plus(query * 4) + "];",
+                                      "=f,=f,r,~{memory}", types, {first}));
+  return numbers;
+}
+
+Fragment KeyConsumer::multiplyRows(Value keysOrValues, int64_t dim,
+                                   Value queriesOrGradients) {
+  Value own = e.add(keysOrValues, e.mul(firstKey, kChunkRowBytes));
+  fence(e);
+  Fragment product = multiplyQueryKey(
+      e, descriptor(e, own), descriptor(e, queriesOrGradients), form.blockQuery,
+      llvm::alignTo(dim, kDepth), form.blockKey, form.elementType);
+  commit(e);
+  return product;
+}
+
+void KeyConsumer::waitKeys() {
+  Slot first{e.i32(0), e.i32(0)};
+  kernel.keyRing.waitFull(e, thread.shared, first);
+  Value me = e.add(e.mul(group, kWarpgroup), inGroup);
+  Value row = thread.scalars.lookupOrDefault(keys.key.getIndices()[0]);
+  for (auto [tile, address] : {std::pair{&kernel.key, keyAddress},
+                               std::pair{&kernel.value, valueAddress}})
+    clearCropped(e, *tile, thread.scalars, row, address, me,
+                 kernel.groups * kWarpgroup, [&]() {
+                   fenceAsyncProxy(e);
+                   meet();
+                 });
+}
+
+LogicalResult KeyConsumer::write(vector::TransferWriteOp output,
+                                 const OperandTile &tile, GradientMap map,
+                                 Value accumulated, Fragment fragment,
+                                 Value address) {
+  TileSlicer slicer(e.b, e.loc, thread.scalars);
+  AccumulatorLayout layout(e, slicer, e.toIndex(row), e.toIndex(column));
+  layout.bind(accumulated, std::move(fragment));
+  // A warpgroup's chunks of 64 rows lie one behind the other.
+  Value own = e.add(address, e.mul(firstKey, tile.bytes() / kRows));
+  if (failed(storeToShared(e, layout, output.getVector(), own, kRows, inGroup)))
+    return failure();
+  fenceAsyncProxy(e);
+  NVVM::BarrierOp::create(e.b, e.loc, TypeRange(), e.add(group, 2),
+                          e.i32(kWarpgroup), {}, Value());
+  e.branch(e.equals(inGroup, 0), [&]() {
+    Value firstRow =
+        e.add(e.toI32(thread.scalars.lookupOrDefault(output.getIndices()[0])),
+              firstKey);
+    tile.store(e, thread.outline.tensorMaps[map], thread.scalars, firstRow,
+               own);
+    NVVM::CpAsyncBulkCommitGroupOp::create(e.b, e.loc);
+  });
+  return success();
+}
+
+void KeyConsumer::finishWrites() {
+  e.branch(e.equals(inGroup, 0), [&]() {
+    NVVM::CpAsyncBulkWaitGroupOp::create(e.b, e.loc, 0, e.b.getUnitAttr());
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Keys of its own
+//===----------------------------------------------------------------------===//
+
 namespace {
-class GradientConsumer {
+class GradientConsumer : KeyConsumer {
 public:
-  GradientConsumer(KeyThread &thread, Value group);
+  GradientConsumer(KeyThread &thread, Value group)
+      : KeyConsumer(thread, group), workspace(e, form, thread.outline),
+        sum(form) {}
   LogicalResult emit();
 
 private:
@@ -46,33 +146,13 @@ private:
   };
   /// What one step of the sweep computes of its block.
   FailureOr<State> step(Value head, Value row, State state);
-  FailureOr<Fragment> probabilities(IRMapping &scalars,
-                                    TransposedLayout &layout, Fragment scores);
-  FailureOr<Fragment> maskedScores(IRMapping &scalars, TransposedLayout &layout,
-                                   Fragment scores);
-  /// The number of each of the thread's queries, from a row of shared memory.
-  SmallVector<Value> readPerQuery(int64_t at, const Slot &slot);
+  /// The part of dQ, from dS of all warpgroups. It runs.
+  Fragment startQueryGradient(const Registers &packed, Value use);
   void storeScoreGradients(const Registers &packed, Value address);
-  Fragment multiplyQueryGradient(Value scoreGradients);
   void addToSum(Value head, Value row, Fragment &part);
-  void meet();
-  /// Rows of keys and values that the view leaves out hold anything.
-  void clearHidden(const OperandTile &tile, Value address);
-  LogicalResult write(vector::TransferWriteOp output, const OperandTile &tile,
-                      GradientMap map, Value accumulated, Fragment fragment,
-                      Value address);
 
-  KeyThread &thread;
-  GpuEmitter &e;
-  const KeyKernel &kernel;
-  GradientForm &form;
-  KeyTasks &keys;
   Workspace workspace;
   QuerySum sum;
-  /// i32 of the thread: its warpgroup, place in that, lane; first row and
-  /// column of what it holds; addresses of the tiles.
-  Value group, inGroup, lane, row, column, keyAddress, valueAddress;
-  Value isWarpLeader;
 };
 } // namespace
 
@@ -90,85 +170,6 @@ GradientConsumer::State GradientConsumer::State::with(ValueRange values) const {
   llvm::append_range(state.key.elements, values.slice(1, ofKey));
   llvm::append_range(state.value.elements, values.drop_front(1 + ofKey));
   return state;
-}
-
-GradientConsumer::GradientConsumer(KeyThread &thread, Value group)
-    : thread(thread), e(thread.e), kernel(thread.kernel), form(kernel.form),
-      keys(form.keys), workspace(e, form, thread.outline), sum(form),
-      group(group) {
-  inGroup = e.bitAnd(thread.id, kWarpgroup - 1);
-  lane = e.bitAnd(thread.id, 31);
-  row = e.add(e.mul(e.div(inGroup, 32), 16), e.div(lane, 4));
-  column = e.mul(e.bitAnd(lane, 3), 2);
-  isWarpLeader = e.equals(lane, 0);
-  Slot first{e.i32(0), e.i32(0)};
-  keyAddress = kernel.keyRing.address(e, thread.shared, first);
-  valueAddress = e.add(keyAddress, kernel.key.bytes());
-}
-
-/// All consumer warpgroups.
-void GradientConsumer::meet() {
-  NVVM::BarrierOp::create(e.b, e.loc, TypeRange(), e.i32(1),
-                          e.i32(kernel.groups * kWarpgroup), {}, Value());
-}
-
-/// A distance as part of an address in the text. Added before, ptxas would keep
-/// the sums of all of them in registers from block to block.
-static std::string plus(int64_t bytes) { return "+" + std::to_string(bytes); }
-
-SmallVector<Value> GradientConsumer::readPerQuery(int64_t at,
-                                                  const Slot &slot) {
-  Value first = e.add(
-      e.add(e.add(thread.shared, at), e.mul(slot.stage, kernel.rowBytes())),
-      e.mul(column, 4));
-  SmallVector<Type> types(2, e.b.getF32Type());
-  SmallVector<Value> numbers;
-  for (int64_t query = 0; query < form.blockQuery; query += 8)
-    llvm::append_range(numbers, e.ptx("ld.shared.v2.f32 {$0, $1}, [$2" +
-                                          plus(query * 4) + "];",
-                                      "=f,=f,r,~{memory}", types, {first}));
-  return numbers;
-}
-
-FailureOr<Fragment> GradientConsumer::maskedScores(IRMapping &scalars,
-                                                   TransposedLayout &layout,
-                                                   Fragment scores) {
-  Value plain = keys.masked.elseYield().getOperand(0);
-  FailureOr<Fragment> result = scores;
-  if (plain != keys.scores->getResult(0)) {
-    result = layout.tile(plain, form.blockQuery);
-    if (failed(result))
-      return failure();
-    layout.bind(plain, *result);
-  }
-  SmallVector<Value> unmasked = result->elements;
-  bool valid = true;
-  SmallVector<Value> elements =
-      e.branch(scalars.lookup(keys.masked.getCondition()), unmasked, [&]() {
-        cloneScalars(e, *keys.masked.thenBlock(), scalars);
-        FailureOr<Fragment> masked =
-            layout.tile(keys.masked.thenYield().getOperand(0), form.blockQuery);
-        valid = succeeded(masked);
-        return valid ? masked->elements : unmasked;
-      });
-  if (!valid)
-    return failure();
-  layout.unbind(plain);
-  layout.bind(keys.scores->getResult(0), scores);
-  return Fragment{elements};
-}
-
-FailureOr<Fragment> GradientConsumer::probabilities(IRMapping &scalars,
-                                                    TransposedLayout &layout,
-                                                    Fragment scores) {
-  layout.bind(keys.scores->getResult(0), scores);
-  if (keys.masked) {
-    FailureOr<Fragment> masked = maskedScores(scalars, layout, scores);
-    if (failed(masked))
-      return failure();
-    layout.bind(keys.masked->getResult(0), *masked);
-  }
-  return layout.tile(keys.probabilities, form.blockQuery);
 }
 
 /// Eight by eight elements are transposed on their way: a warp's 16 keys become
@@ -190,13 +191,24 @@ void GradientConsumer::storeScoreGradients(const Registers &packed,
            packed[2 * eight + 2], packed[2 * eight + 3]});
 }
 
-Fragment GradientConsumer::multiplyQueryGradient(Value scoreGradients) {
+Fragment GradientConsumer::startQueryGradient(const Registers &packed,
+                                              Value use) {
+  Value buffer = e.add(e.add(thread.shared, kernel.exchangeAt),
+                       e.mul(e.bitAnd(use, 1), kernel.exchangeBytes()));
+  storeScoreGradients(packed, buffer);
+  fenceAsyncProxy(e);
+  // Whoever stores to this buffer again has passed the next barrier, in front
+  // of which every warpgroup has waited for the product that reads it.
+  meet();
+  fence(e);
   Value chunk = e.mul(sum.chunk(e, group), form.blockKey * kChunkRowBytes);
   Value queries = e.mul(sum.firstQuery(e, group), kChunkRowBytes);
-  return multiplyTransposed(e, descriptor(e, e.add(keyAddress, chunk)),
-                            descriptor(e, e.add(scoreGradients, queries)),
-                            sum.queries(), form.blockKey, form.blockQuery,
-                            form.elementType);
+  Fragment part =
+      multiplyTransposed(e, descriptor(e, e.add(keyAddress, chunk)),
+                         descriptor(e, e.add(buffer, queries)), sum.queries(),
+                         form.blockKey, form.blockQuery, form.elementType);
+  commit(e);
+  return part;
 }
 
 void GradientConsumer::addToSum(Value head, Value row, Fragment &part) {
@@ -218,139 +230,58 @@ FailureOr<GradientConsumer::State>
 GradientConsumer::step(Value head, Value firstRow, State state) {
   IRMapping scalars = thread.enterStep(head, firstRow);
   TileSlicer slicer(e.b, e.loc, scalars);
-  TransposedLayout layout(e, slicer, e.add(e.mul(group, kRows), row), column);
+  TransposedLayout layout(e, slicer, e.add(firstKey, row), column);
+  BlockArithmetic<TransposedLayout> block(e, keys, layout, scalars,
+                                          form.blockQuery);
   Slot slot = kernel.queryRing.slot(e, state.use);
   Value shared = thread.shared;
-  Value ownRows = e.mul(group, kRows * kChunkRowBytes);
-  Value queries = descriptor(e, kernel.queryRing.address(e, shared, slot));
-  Value gradients = descriptor(e, kernel.gradientRing.address(e, shared, slot));
-  auto depth = [](int64_t dim) { return llvm::alignTo(dim, kDepth); };
+  Value queries = kernel.queryRing.address(e, shared, slot);
+  Value gradients = kernel.gradientRing.address(e, shared, slot);
 
   kernel.queryRing.waitFull(e, shared, slot);
-  fence(e);
-  Fragment scores = multiplyQueryKey(
-      e, descriptor(e, e.add(keyAddress, ownRows)), queries, form.blockQuery,
-      depth(form.headDim), form.blockKey, form.elementType);
-  commit(e);
+  Fragment scores = multiplyRows(keyAddress, form.headDim, queries);
   kernel.gradientRing.waitFull(e, shared, slot);
-  fence(e);
-  Fragment ofProbabilities = multiplyQueryKey(
-      e, descriptor(e, e.add(valueAddress, ownRows)), gradients,
-      form.blockQuery, depth(form.valueDim), form.blockKey, form.elementType);
-  commit(e);
-
+  Fragment ofProbabilities =
+      multiplyRows(valueAddress, form.valueDim, gradients);
   layout.bindPerQuery(keys.reference, readPerQuery(kernel.referencesAt, slot));
   wait(e, 1, {&scores});
-  FailureOr<Fragment> p = probabilities(scalars, layout, scores);
+  FailureOr<Fragment> p = block.probabilities(scores);
   if (failed(p))
     return failure();
-  layout.bind(keys.probabilities, *p);
   layout.bindPerQuery(keys.delta, readPerQuery(kernel.deltasAt, slot));
   wait(e, 0, {&ofProbabilities});
-  layout.bind(keys.probabilityGradient->getResult(0), ofProbabilities);
-  FailureOr<Fragment> ds = layout.tile(keys.ofProducts, form.blockQuery);
-  if (failed(ds))
+  FailureOr<Fragment> dx = block.ofProducts(*p, ofProbabilities);
+  if (failed(dx))
     return failure();
   Registers packedP = packLeftSide(e, *p, form.elementType);
   fence(e);
-  state.value = multiplyProbabilitiesValue(e, state.value, packedP, gradients,
-                                           form.valueDim, form.blockQuery,
-                                           form.elementType);
+  state.value = multiplyProbabilitiesValue(
+      e, state.value, packedP, descriptor(e, gradients), form.valueDim,
+      form.blockQuery, form.elementType);
   commit(e);
 
-  Registers packedDs = packLeftSide(e, *ds, form.elementType);
-  Value buffer =
-      e.add(e.add(shared, kernel.scoreGradientsAt),
-            e.mul(e.bitAnd(state.use, 1), kernel.scoreGradientBytes()));
-  storeScoreGradients(packedDs, buffer);
-  fenceAsyncProxy(e);
-  // Whoever stores to this buffer again has passed the next barrier, in front
-  // of which every warpgroup has waited for the product that reads it.
-  meet();
-  fence(e);
-  Fragment part = multiplyQueryGradient(buffer);
-  commit(e);
-  state.key =
-      multiplyProbabilitiesValue(e, state.key, packedDs, queries, form.headDim,
-                                 form.blockQuery, form.elementType);
+  Registers packed = packLeftSide(e, *dx, form.elementType);
+  Fragment part;
+  if (form.isAccumulated())
+    part = startQueryGradient(packed, state.use);
+  else
+    fence(e);
+  state.key = multiplyProbabilitiesValue(e, state.key, packed,
+                                         descriptor(e, queries), form.headDim,
+                                         form.blockQuery, form.elementType);
   commit(e);
   wait(e, 1, {&part, &state.value});
   kernel.gradientRing.release(e, shared, slot, isWarpLeader);
-  addToSum(head, firstRow, part);
+  if (form.isAccumulated())
+    addToSum(head, firstRow, part);
   wait(e, 0, {&state.key});
   kernel.queryRing.release(e, shared, slot, isWarpLeader);
   state.use = e.add(state.use, 1);
   return state;
 }
 
-void GradientConsumer::clearHidden(const OperandTile &tile, Value address) {
-  memref::SubViewOp view = tile.view;
-  int64_t whole = view.getSourceType().getDimSize(tile.rowDim);
-  if (!ShapedType::isDynamic(whole) && view.getStaticSize(tile.rowDim) == whole)
-    return;
-  auto scalar = [&](OpFoldResult size) -> Value {
-    if (auto value = dyn_cast<Value>(size))
-      return thread.scalars.lookup(value);
-    return e.index(cast<IntegerAttr>(cast<Attribute>(size)).getInt());
-  };
-  Value count = scalar(view.getMixedSizes()[tile.rowDim]);
-  Value first = thread.scalars.lookupOrDefault(keys.key.getIndices()[0]);
-  Value source = thread.scalars.lookup(view.getSource());
-  Value length =
-      memref::DimOp::create(e.b, e.loc, source, int64_t(tile.rowDim));
-  Value isCropped =
-      e.both(e.less(count, length), e.less(count, e.add(first, form.blockKey)));
-  e.branch(isCropped, [&]() {
-    constexpr int64_t kUnits = kChunkRowBytes / 16;
-    Value seen = e.toI32(e.max(e.sub(count, first), e.index(0)));
-    Value me = e.add(e.mul(group, kWarpgroup), inGroup);
-    e.loop(me, e.i32(tile.bytes() / 16), e.i32(kernel.groups * kWarpgroup), {},
-           [&](Value unit, ValueRange) {
-             Value line = e.rem(e.div(unit, kUnits), form.blockKey);
-             Value isHidden = e.compare(arith::CmpIPredicate::sge, line, seen);
-             e.branch(isHidden, [&]() {
-               e.ptx("st.shared.v4.b32 [$0], {$1, $1, $1, $1};",
-                     "r,r,~{memory}",
-                     {e.add(address, e.mul(unit, 16)), e.i32(0)});
-             });
-             return SmallVector<Value>();
-           });
-    fenceAsyncProxy(e);
-  });
-  meet();
-}
-
-/// Through the warpgroup's own rows of a tile that nobody reads any more.
-LogicalResult GradientConsumer::write(vector::TransferWriteOp output,
-                                      const OperandTile &tile, GradientMap map,
-                                      Value accumulated, Fragment fragment,
-                                      Value address) {
-  TileSlicer slicer(e.b, e.loc, thread.scalars);
-  AccumulatorLayout layout(e, slicer, e.toIndex(row), e.toIndex(column));
-  layout.bind(accumulated, std::move(fragment));
-  // A warpgroup's chunks of 64 rows lie one behind the other.
-  Value own = e.add(address, e.mul(group, tile.bytes()));
-  if (failed(storeToShared(e, layout, output.getVector(), own, kRows, inGroup)))
-    return failure();
-  fenceAsyncProxy(e);
-  NVVM::BarrierOp::create(e.b, e.loc, TypeRange(), e.add(group, 2),
-                          e.i32(kWarpgroup), {}, Value());
-  e.branch(e.equals(inGroup, 0), [&]() {
-    Value firstRow =
-        e.add(e.toI32(thread.scalars.lookupOrDefault(output.getIndices()[0])),
-              e.mul(group, kRows));
-    tile.store(e, thread.outline.tensorMaps[map], thread.scalars, firstRow,
-               own);
-    NVVM::CpAsyncBulkCommitGroupOp::create(e.b, e.loc);
-  });
-  return success();
-}
-
 LogicalResult GradientConsumer::emit() {
-  Slot first{e.i32(0), e.i32(0)};
-  kernel.keyRing.waitFull(e, thread.shared, first);
-  clearHidden(kernel.key, keyAddress);
-  clearHidden(kernel.value, valueAddress);
+  waitKeys();
   State state;
   state.use = e.i32(0);
   state.key.elements.assign(form.headDim / 2, e.f32(0));
@@ -367,15 +298,12 @@ LogicalResult GradientConsumer::emit() {
   state = state.with(values);
   // The keys are read by all warpgroups.
   meet();
-  scf::ForOp group = keys.group;
   if (failed(write(keys.keyOutput, kernel.keyOutput, KeyGradientMap,
-                   group.getResult(0), state.key, keyAddress)) ||
+                   keys.group.getResult(0), state.key, keyAddress)) ||
       failed(write(keys.valueOutput, kernel.valueOutput, ValueGradientMap,
-                   group.getResult(1), state.value, valueAddress)))
+                   keys.group.getResult(1), state.value, valueAddress)))
     return failure();
-  e.branch(e.equals(inGroup, 0), [&]() {
-    NVVM::CpAsyncBulkWaitGroupOp::create(e.b, e.loc, 0, e.b.getUnitAttr());
-  });
+  finishWrites();
   return success();
 }
 

@@ -17,14 +17,15 @@ static Value unrounded(Value tile) {
   return rounded ? rounded.getIn() : tile;
 }
 
-static bool readRowTasks(scf::ForallOp tasks, RowTasks &form) {
+static bool readRowTasks(scf::ForallOp tasks, bool isAccumulated,
+                         RowTasks &form) {
   RoleTable roles(tasks);
   form.tasks = tasks;
   form.outputGradient = roles.get<TransferReadOp>(role::kOutputGradient);
   form.output = roles.get<TransferReadOp>(role::kForwardOutput);
   form.delta = roles.get<TransferWriteOp>(role::kDelta);
   form.reference = roles.get<TransferWriteOp>(role::kReference);
-  form.querySum = roles.get<TransferWriteOp>(role::kQuerySum);
+  form.querySum = roles.get<TransferWriteOp>(role::kQuerySum, isAccumulated);
   if (!roles.isValid())
     return false;
   form.sum =
@@ -34,11 +35,8 @@ static bool readRowTasks(scf::ForallOp tasks, RowTasks &form) {
   return bool(form.sum);
 }
 
-static bool readKeyTasks(scf::ForallOp tasks, KeyTasks &form) {
-  RoleTable roles(tasks);
-  form.tasks = tasks;
-  form.group = roles.get<scf::ForOp>(role::kGroup);
-  form.sweep = roles.get<scf::ForOp>(role::kSweep);
+/// All but `ofProducts`.
+static void readBlock(RoleTable &roles, GradientBlock &form) {
   form.key = roles.get<TransferReadOp>(role::kKey);
   form.value = roles.get<TransferReadOp>(role::kValue);
   form.query = roles.get<TransferReadOp>(role::kQuery);
@@ -48,14 +46,25 @@ static bool readKeyTasks(scf::ForallOp tasks, KeyTasks &form) {
   form.scores = roles.get<ContractionOp>(role::kScores);
   form.probabilityGradient =
       roles.get<ContractionOp>(role::kProbabilityGradient);
+  form.masked = dyn_cast_or_null<scf::IfOp>(roles.find(role::kMasked));
+  if (Operation *op = roles.find(role::kProbabilities))
+    form.probabilities = op->getResult(0);
+}
+
+static bool readKeyTasks(scf::ForallOp tasks, bool isAccumulated,
+                         KeyTasks &form) {
+  RoleTable roles(tasks);
+  form.tasks = tasks;
+  readBlock(roles, form);
+  form.group = roles.get<scf::ForOp>(role::kGroup);
+  form.sweep = roles.get<scf::ForOp>(role::kSweep);
   form.valueGradient = roles.get<ContractionOp>(role::kValueGradient);
   form.keyGradient = roles.get<ContractionOp>(role::kKeyGradient);
-  form.queryGradient = roles.get<ContractionOp>(role::kQueryGradient);
-  form.masked = dyn_cast_or_null<scf::IfOp>(roles.find(role::kMasked));
-  form.querySum = roles.get<TransferWriteOp>(role::kQuerySum);
+  form.queryGradient =
+      roles.get<ContractionOp>(role::kQueryGradient, isAccumulated);
+  form.querySum = roles.get<TransferWriteOp>(role::kQuerySum, isAccumulated);
   if (!roles.isValid())
     return false;
-  form.probabilities = unrounded(form.valueGradient.getLhs());
   form.ofProducts = unrounded(form.keyGradient.getLhs());
   ArrayRef<Operation *> outputs = roles.all(role::kOutput);
   if (outputs.size() == 2) {
@@ -67,12 +76,35 @@ static bool readKeyTasks(scf::ForallOp tasks, KeyTasks &form) {
   return form.keyOutput && form.valueOutput;
 }
 
-static bool readQueryTasks(scf::ForallOp tasks, QueryTasks &form) {
+static bool readQueryTasks(scf::ForallOp tasks, bool isAccumulated,
+                           QueryTasks &form) {
   RoleTable roles(tasks);
   form.tasks = tasks;
-  form.querySum = roles.get<TransferReadOp>(role::kQuerySum);
   form.output = roles.get<TransferWriteOp>(role::kOutput);
-  return roles.isValid();
+  form.querySum = roles.get<TransferReadOp>(role::kQuerySum, isAccumulated);
+  if (isAccumulated)
+    return roles.isValid();
+  readBlock(roles, form);
+  form.sweep = roles.get<scf::ForOp>(role::kSweep);
+  form.queryGradient = roles.get<ContractionOp>(role::kQueryGradient);
+  if (!roles.isValid())
+    return false;
+  form.ofProducts = unrounded(form.queryGradient.getLhs());
+  return true;
+}
+
+/// Sizes that have a kernel.
+static bool hasSizes(const GradientForm &form) {
+  int64_t dim = std::max(form.headDim, form.valueDim);
+  if (form.tiling.groups != 2)
+    return false;
+  if (!form.isAccumulated())
+    return form.blockQuery == kRows &&
+           (form.splitsRoles() ? dim <= 256
+                               : form.blockKey == 128 && dim <= 128);
+  // At D <= 64 the warpgroups share the queries of a block, in eights.
+  return form.blockKey == 128 && dim <= 128 && form.blockQuery % 32 == 0 &&
+         form.blockQuery <= 128;
 }
 
 static LogicalResult verifyMappable(GradientForm &form) {
@@ -80,15 +112,13 @@ static LogicalResult verifyMappable(GradientForm &form) {
     scf::ForallOp tasks = form.keys.tasks;
     return tasks.emitOpError("cannot use wgmma: ") << what;
   };
-  int64_t chunks = llvm::divideCeil(form.headDim, kChunk);
-  if (form.blockKey != kRows * form.tiling.groups || form.tiling.groups != 2)
-    return refuse("expected groups = 2 and block_key = 128");
-  if (form.blockQuery % (chunks == 1 ? 16 * form.tiling.groups : 16) != 0 ||
-      form.blockQuery % 32 != 0 || form.blockQuery > 256)
-    return refuse("expected a block_query that is a multiple of 32");
-  if (form.headDim > 128 || form.valueDim > 128 || form.headDim % 8 != 0 ||
-      form.valueDim % 8 != 0)
-    return refuse("expected head dimensions up to 128, multiples of 8");
+  if (form.headDim % 8 != 0 || form.valueDim % 8 != 0)
+    return refuse("expected head dimensions that are multiples of 8");
+  if (!hasSizes(form))
+    return refuse("expected two groups, and of an accumulated query gradient "
+                  "block_key = 128, block_query a multiple of 32, head "
+                  "dimensions up to 128; of a recomputed one block_query = 64, "
+                  "block_key = 128, or 64 for head dimensions up to 256");
   if (!form.elementType || form.elementType.getWidth() != 16)
     return refuse("expected elements of f16 or bf16");
   bool isSkipping = false;
@@ -103,15 +133,18 @@ static LogicalResult verifyMappable(GradientForm &form) {
 FailureOr<GradientForm> hopper::readGradientForm(func::FuncOp function) {
   GradientForm form;
   form.function = function;
-  bool valid = true;
+  bool valid = true, isAccumulated = false;
+  for (auto tasks : function.getOps<scf::ForallOp>())
+    if (auto tiling = tasks->getAttrOfType<TilingAttr>(kTilingAttrName))
+      isAccumulated = tiling.getValue().queryGradient == "accumulated";
   for (auto tasks : function.getOps<scf::ForallOp>()) {
     StringRef role = getRole(tasks);
     if (role == role::kDeltaTasks)
-      valid &= readRowTasks(tasks, form.rows);
+      valid &= readRowTasks(tasks, isAccumulated, form.rows);
     else if (role == role::kKeyTasks)
-      valid &= readKeyTasks(tasks, form.keys);
+      valid &= readKeyTasks(tasks, isAccumulated, form.keys);
     else if (role == role::kQueryTasks)
-      valid &= readQueryTasks(tasks, form.queries);
+      valid &= readQueryTasks(tasks, isAccumulated, form.queries);
     else
       return tasks.emitOpError("has no mapping to warpgroups yet; expected no "
                                "gradients but those of query, key and value");

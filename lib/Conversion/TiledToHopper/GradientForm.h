@@ -1,7 +1,7 @@
 //===- GradientForm.h - The task loops of the gradients ---------*- C++ -*-===//
 //
-// The accumulated form of TileBackward.cpp by its roles: three task loops, of
-// which each becomes a kernel.
+// The form of TileBackward.cpp by its roles: three task loops, of which each
+// becomes a kernel.
 //
 //===----------------------------------------------------------------------===//
 
@@ -22,25 +22,31 @@ struct RowTasks {
   mlir::vector::MultiDimReductionOp sum;
 };
 
-/// dK, dV and the parts of dQ, for each key block.
-struct KeyTasks {
-  mlir::scf::ForallOp tasks;
-  mlir::scf::ForOp group, sweep;
+/// A block of rows and keys.
+struct GradientBlock {
   mlir::vector::TransferReadOp key, value, query, outputGradient, reference,
       delta;
-  mlir::vector::ContractionOp scores, probabilityGradient, valueGradient,
-      keyGradient, queryGradient;
+  mlir::vector::ContractionOp scores, probabilityGradient;
   /// As in the forward; null where no block is on an edge.
   mlir::scf::IfOp masked;
-  /// What meets output gradients, queries and keys, in f32.
+  /// P, and what meets queries and keys: in f32.
   mlir::Value probabilities, ofProducts;
+};
+
+/// dK and dV for each key block, and where it is accumulated its parts of dQ.
+struct KeyTasks : GradientBlock {
+  mlir::scf::ForallOp tasks;
+  mlir::scf::ForOp group, sweep;
+  mlir::vector::ContractionOp valueGradient, keyGradient, queryGradient;
   mlir::vector::TransferWriteOp querySum, keyOutput, valueOutput;
 };
 
-/// The query gradient from its sum, for each query block.
-struct QueryTasks {
+/// dQ for each query block, from its sum or by a sweep over key blocks.
+struct QueryTasks : GradientBlock {
   mlir::scf::ForallOp tasks;
   mlir::vector::TransferReadOp querySum;
+  mlir::scf::ForOp sweep;
+  mlir::vector::ContractionOp queryGradient;
   mlir::vector::TransferWriteOp output;
 };
 
@@ -53,6 +59,11 @@ struct GradientForm {
   QueryTasks queries;
   int64_t blockQuery = 0, blockKey = 0, headDim = 0, valueDim = 0;
   mlir::FloatType elementType;
+
+  bool isAccumulated() const { return tiling.queryGradient == "accumulated"; }
+  /// The two warpgroups of the key kernel share 64 keys: one has S and dV, the
+  /// other dP and dK.
+  bool splitsRoles() const { return blockKey == 64; }
 };
 
 /// Reads the task loops of `function`. An error when one is missing, or when

@@ -4,11 +4,14 @@
 //
 //   GradientsToHopper.cpp  the pass: the kernels in order
 //   GradientForm.cpp       the task loops by their roles
+//   GradientBlock.h        the arithmetic between the products
 //   QuerySum.cpp           the workspace, and the order of the sum of dQ in it
 //   GradientRows.cpp       first kernel: delta, reference, zeros for the sum
 //   GradientKeys.cpp       second kernel: shared memory, the copies
-//   GradientConsumer.cpp   second kernel: the five products of a warpgroup
+//   GradientConsumer.cpp   second kernel: the products of a warpgroup
+//   GradientRoles.cpp      the same, where warpgroups share the keys
 //   GradientQueries.cpp    third kernel: dQ from its sum
+//   GradientSweep.cpp      third kernel: dQ by a sweep over key blocks
 //   TransposedLayout.cpp   score tiles with keys as rows
 //
 //===----------------------------------------------------------------------===//
@@ -30,12 +33,15 @@ namespace attn::hopper {
 /// that a warp adds 512 bytes in a row, 16 a thread:
 ///
 ///     [warpgroup][8 queries][thread][half of 16 rows][2 queries]
+///
+/// A recomputed dQ has no sum.
 struct QuerySum {
   int64_t groups, blockQuery, chunks;
 
   explicit QuerySum(const GradientForm &form)
       : groups(form.tiling.groups), blockQuery(form.blockQuery),
-        chunks(llvm::divideCeil(form.headDim, kChunk)) {}
+        chunks(form.isAccumulated() ? llvm::divideCeil(form.headDim, kChunk)
+                                    : 0) {}
 
   /// Queries of a warpgroup's part.
   int64_t queries() const {
@@ -95,6 +101,25 @@ mlir::LogicalResult emitKeyKernel(GradientForm &form,
                                   mlir::gpu::GPUModuleOp &module);
 mlir::LogicalResult emitQueryKernel(GradientForm &form,
                                     mlir::gpu::GPUModuleOp &module);
+mlir::LogicalResult emitSweepKernel(GradientForm &form,
+                                    mlir::gpu::GPUModuleOp &module);
+
+/// What the threads of a warp-specialised kernel begin with: the barriers of
+/// `rings`, then the producer's thread and the consumer warpgroups, whose
+/// number `consume` gets (i32).
+mlir::LogicalResult specialiseWarpgroups(
+    GpuEmitter &e, mlir::Value id, mlir::Value shared,
+    llvm::ArrayRef<const Ring *> rings, llvm::function_ref<void()> produce,
+    llvm::function_ref<mlir::LogicalResult(mlir::Value)> consume);
+
+/// Zeros in the rows of a tile in shared memory that the view behind it leaves
+/// out, where lengths crop it: TMA has copied what is there, perhaps NaN. Of
+/// `threads` threads, this is number `me`. `row` is the tile's first row of the
+/// view (index).
+void clearCropped(GpuEmitter &e, const OperandTile &tile,
+                  mlir::IRMapping &scalars, mlir::Value row,
+                  mlir::Value address, mlir::Value me, int64_t threads,
+                  llvm::function_ref<void()> whenCleared);
 
 } // namespace attn::hopper
 

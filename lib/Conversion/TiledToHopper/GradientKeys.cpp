@@ -1,15 +1,16 @@
 //===- GradientKeys.cpp - The kernel over key blocks ----------------------===//
 //
 // A block of threads for 128 keys of a head: one thread copies, two warpgroups
-// of 64 keys multiply (GradientConsumer.cpp). Keys and values stay for the
-// whole task; queries and output gradients pass by in stages, each with a
+// of 64 keys multiply (GradientConsumer.cpp). Where head dimensions are wide
+// both work on the same 64 keys (GradientRoles.cpp). Keys and values stay for
+// the whole task; queries and output gradients pass by in stages, each with a
 // number a row. Blocks of a head are neighbours in the grid, so they share its
 // queries in L2; under a causal mask the first of them are the longest.
 //
 // Shared memory, each tile on 1024 bytes for the 128-byte swizzle:
 //
 //   barriers, references, deltas | keys | values | query stages |
-//   output gradient stages | two buffers of dS
+//   output gradient stages | two buffers of dS or P
 //
 //===----------------------------------------------------------------------===//
 
@@ -39,8 +40,8 @@ void KeyKernel::placeShared() {
     ring->tiles = llvm::alignTo(at, kTileAlignment);
     at = ring->tiles + ring->stages * ring->stageBytes;
   }
-  scoreGradientsAt = llvm::alignTo(at, kTileAlignment);
-  sharedBytes = scoreGradientsAt + 2 * scoreGradientBytes();
+  exchangeAt = llvm::alignTo(at, kTileAlignment);
+  sharedBytes = exchangeAt + 2 * exchangeBytes();
 }
 
 FailureOr<KeyKernel> KeyKernel::plan(GradientForm &form) {
@@ -176,19 +177,6 @@ static void emitCopies(KeyThread &thread) {
   });
 }
 
-static void setRegisters(GpuEmitter &e, int64_t count, bool increase) {
-  auto action = increase ? NVVM::SetMaxRegisterAction::increase
-                         : NVVM::SetMaxRegisterAction::decrease;
-  NVVM::SetMaxRegisterOp::create(e.b, e.loc, count, action);
-}
-
-/// The same value in all lanes, so that what follows from it is uniform.
-static Value broadcastFirstLane(GpuEmitter &e, Value value) {
-  return NVVM::ShflOp::create(e.b, e.loc, value.getType(), e.i32(-1), value,
-                              e.i32(0), e.i32(31), NVVM::ShflKind::idx,
-                              UnitAttr());
-}
-
 static LogicalResult emitThread(KeyThread &thread) {
   GpuEmitter &e = thread.e;
   const KeyKernel &kernel = thread.kernel;
@@ -196,28 +184,13 @@ static LogicalResult emitThread(KeyThread &thread) {
   Value number = NVVM::BlockIdXOp::create(e.b, e.loc, e.b.getI32Type());
   thread.scalars = enterTask(e, tasks, thread.outline, number);
   cloneScalars(e, *tasks.getBody(), thread.scalars);
-  e.branch(e.equals(thread.id, 0), [&]() {
-    for (const Ring *ring :
-         {&kernel.keyRing, &kernel.queryRing, &kernel.gradientRing})
-      ring->initialize(e, thread.shared);
-    NVVM::FenceMbarrierInitOp::create(e.b, e.loc);
-  });
-  NVVM::Barrier0Op::create(e.b, e.loc);
-  Value warpgroup = broadcastFirstLane(e, e.div(thread.id, kWarpgroup));
-  bool valid = true;
-  scf::IfOp::create(
-      e.b, e.loc, e.equals(warpgroup, 0),
-      [&](OpBuilder &, Location) {
-        setRegisters(e, 24, /*increase=*/false);
-        e.branch(e.equals(thread.id, 0), [&]() { emitCopies(thread); });
-        scf::YieldOp::create(e.b, e.loc);
-      },
-      [&](OpBuilder &, Location) {
-        setRegisters(e, 240, /*increase=*/true);
-        valid = succeeded(emitGradientConsumer(thread, e.add(warpgroup, -1)));
-        scf::YieldOp::create(e.b, e.loc);
-      });
-  return success(valid);
+  auto consume =
+      kernel.form.splitsRoles() ? emitSplitConsumer : emitGradientConsumer;
+  return specialiseWarpgroups(
+      e, thread.id, thread.shared,
+      {&kernel.keyRing, &kernel.queryRing, &kernel.gradientRing},
+      [&]() { emitCopies(thread); },
+      [&](Value group) { return consume(thread, group); });
 }
 
 LogicalResult hopper::emitKeyKernel(GradientForm &form,

@@ -3,6 +3,7 @@
 #ifndef ATTN_LIB_CONVERSION_TILEDTOHOPPER_GRADIENTKEYS_H
 #define ATTN_LIB_CONVERSION_TILEDTOHOPPER_GRADIENTKEYS_H
 
+#include "GradientBlock.h"
 #include "GradientKernels.h"
 
 namespace attn::hopper {
@@ -13,9 +14,10 @@ struct KeyKernel {
   int64_t groups, stages;
   OperandTile key, value, query, outputGradient, keyOutput, valueOutput;
   /// Keys and values come once. References come with the queries, delta with
-  /// the output gradients; dS goes from warpgroup to warpgroup by two buffers.
+  /// the output gradients; dS, or where roles are split P in f32, goes from
+  /// warpgroup to warpgroup by two buffers.
   Ring keyRing, queryRing, gradientRing;
-  int64_t referencesAt = 0, deltasAt = 0, scoreGradientsAt = 0, sharedBytes = 0;
+  int64_t referencesAt = 0, deltasAt = 0, exchangeAt = 0, sharedBytes = 0;
 
   explicit KeyKernel(GradientForm &form)
       : form(form), groups(form.tiling.groups), stages(form.tiling.stages) {}
@@ -24,9 +26,11 @@ struct KeyKernel {
   int64_t threads() const { return (groups + 1) * kWarpgroup; }
   /// A number for each query of a block.
   int64_t rowBytes() const { return form.blockQuery * 4; }
-  /// dS as [chunk of 64 keys][query][key].
-  int64_t scoreGradientBytes() const {
-    return groups * form.blockQuery * kChunkRowBytes;
+  /// Of a buffer: dS as [chunk of 64 keys][query][key], or P by threads.
+  int64_t exchangeBytes() const {
+    if (form.splitsRoles())
+      return kRows * form.blockQuery * 4;
+    return form.isAccumulated() ? groups * form.blockQuery * kChunkRowBytes : 0;
   }
   Launch launch(llvm::StringRef tasks, llvm::StringRef workspace) const;
 
@@ -67,6 +71,48 @@ struct KeyThread {
 
 /// One consumer warpgroup; `group` counts from 0 (i32).
 mlir::LogicalResult emitGradientConsumer(KeyThread &thread, mlir::Value group);
+/// The same where warpgroups share the keys.
+mlir::LogicalResult emitSplitConsumer(KeyThread &thread, mlir::Value group);
+
+/// What consumers of either kind do.
+class KeyConsumer {
+public:
+  KeyConsumer(KeyThread &thread, mlir::Value group);
+
+protected:
+  /// All consumer warpgroups.
+  void meet();
+  /// The number of each of the thread's queries, from a row of shared memory.
+  llvm::SmallVector<mlir::Value> readPerQuery(int64_t at, const Slot &slot);
+  /// S^T or dP^T of the warpgroup's keys.
+  Fragment multiplyRows(mlir::Value keysOrValues, int64_t dim,
+                        mlir::Value queriesOrGradients);
+  /// Keys and values have arrived, those that nobody sees are 0.
+  void waitKeys();
+  /// Rounds and writes dK or dV of the warpgroup's keys, which the group loop
+  /// leaves as `accumulated`, through their rows of a tile that nobody reads
+  /// any more.
+  mlir::LogicalResult write(mlir::vector::TransferWriteOp output,
+                            const OperandTile &tile, GradientMap map,
+                            mlir::Value accumulated, Fragment fragment,
+                            mlir::Value address);
+  void finishWrites();
+
+  KeyThread &thread;
+  GpuEmitter &e;
+  const KeyKernel &kernel;
+  GradientForm &form;
+  KeyTasks &keys;
+  /// i32 of the thread: its warpgroup, the first of that's keys, place in it,
+  /// lane; first row and column of what it holds; addresses of the tiles.
+  mlir::Value group, firstKey, inGroup, lane, row, column, keyAddress,
+      valueAddress;
+  mlir::Value isWarpLeader;
+};
+
+/// A distance as part of an address in the text. Added before, ptxas would keep
+/// the sums of all of them in registers from block to block.
+inline std::string plus(int64_t bytes) { return "+" + std::to_string(bytes); }
 
 } // namespace attn::hopper
 

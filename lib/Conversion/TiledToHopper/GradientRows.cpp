@@ -1,8 +1,8 @@
 //===- GradientRows.cpp - delta, reference, and zeros for the sum ---------===//
 //
 // A block of threads a query block. TMA brings the rows of output gradient and
-// output, zeros past the end; meanwhile the threads clear the sum of dQ. Eight
-// threads share a row, each with 8 columns of every chunk of 64.
+// output, zeros past the end; meanwhile the threads clear the sum of dQ, if
+// any. Eight threads share a row, each with 8 columns of every chunk of 64.
 //
 //===----------------------------------------------------------------------===//
 
@@ -149,7 +149,8 @@ LogicalResult RowKernel::emit() {
   });
   NVVM::Barrier0Op::create(e.b, e.loc);
   Workspace workspace(e, form, outline);
-  clearSum(workspace.querySum(tile));
+  if (form.isAccumulated())
+    clearSum(workspace.querySum(tile));
   ring.waitFull(e, shared, slot);
 
   TileSlicer slicer(e.b, e.loc, scalars);
