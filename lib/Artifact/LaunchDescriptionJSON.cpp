@@ -86,6 +86,8 @@ static void writeVulkan(json::OStream &j, const LaunchDescription &launch) {
   });
   j.attribute("scalars_in", placeName(launch.scalarsIn));
   j.attribute("subgroup_size", launch.subgroupSize);
+  if (!launch.layoutCheck.empty())
+    j.attribute("layout_check", launch.layoutCheck);
 }
 
 static void writeTensorMaps(json::OStream &j, const KernelLaunch &kernel) {
@@ -394,6 +396,8 @@ static void readVulkan(FieldReader &reader, LaunchDescription &d,
     reader.fail("expected 'scalars_in' to be push_constants or buffer, got '" +
                 place + "'");
   reader.number("subgroup_size", d.subgroupSize);
+  if (reader.has("layout_check"))
+    reader.text("layout_check", d.layoutCheck);
 }
 
 static void readTensorMaps(FieldReader &reader, const LaunchDescription &d,

@@ -144,6 +144,7 @@ llvm::Error attn::addLaunches(ArrayRef<gpu::GPUFuncOp> kernels,
     if (!isFirst)
       continue;
     launch.subgroupSize = mapped->subgroupSize;
+    launch.layoutCheck = mapped->layoutCheck;
     auto target =
         kernel->getParentOp()->getAttrOfType<TargetAttr>(kTargetAttrName);
     if (target && target.getValue().family == "vulkan")

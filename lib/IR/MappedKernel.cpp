@@ -54,6 +54,9 @@ void attn::setLaunch(Operation *kernel, const Launch &launch) {
   if (!launch.workspace.empty())
     fields.push_back(
         b.getNamedAttr("workspace", b.getStringAttr(launch.workspace)));
+  if (!launch.layoutCheck.empty())
+    fields.push_back(
+        b.getNamedAttr("layout_check", b.getStringAttr(launch.layoutCheck)));
   kernel->setAttr(kLaunchAttrName, b.getDictionaryAttr(fields));
 }
 
@@ -103,6 +106,8 @@ FailureOr<Launch> attn::getLaunch(Operation *kernel) {
   launch.subgroupSize = getInteger(from, "subgroup_size").value_or(0);
   if (auto workspace = from.getAs<StringAttr>("workspace"))
     launch.workspace = workspace.str();
+  if (auto check = from.getAs<StringAttr>("layout_check"))
+    launch.layoutCheck = check.str();
   auto maps = from.getAs<ArrayAttr>("tensor_maps");
   if (!maps)
     return launch;

@@ -3,8 +3,7 @@
 // Subgroups that own 16 or 32 rows each: queries, scores and accumulator in
 // registers, key and value blocks in padded rows of shared memory, prefetched
 // through registers. Problems whose masks may hide keys from a whole task have
-// no schedule here, nor have devices that keep a left side in another order
-// than an accumulator.
+// no schedule here.
 //
 // An NPU runs the same products on tiles that all live in a scratchpad which
 // DMA fills one block ahead.
@@ -106,6 +105,9 @@ void CoopMatrixLister::addSubgroups(int64_t groups, int64_t slabs,
   // Operands from shared memory: a matrix is read for each 16 rows of queries,
   // so taller subgroups read less.
   double fed = slabs > 1 ? 0.85 : 0.7;
+  // Probabilities through shared memory, guessed.
+  if (!target.has("matrix_layout_shared"))
+    fed *= 0.8;
   c.rates.macsPerCycle = unit.macsPerCycle * fed * std::min(1.0, subgroups / 8);
   c.rates.scoresPerCycle = scoresPerCycle(problem, target) / 1.2;
   c.rates.overlap = subgroups >= 8 ? 0.6 : 0.3;
@@ -167,8 +169,8 @@ static bool takesSubgroups(const AttentionProblem &p,
                            const MatrixUnit &unit) {
   constexpr int64_t kSide = CoopMatrixTiles::kSide;
   return unit.m == kSide && unit.n == kSide && unit.k == kSide &&
-         target.has("matrix_layout_shared") && target.subgroupSize > 0 &&
-         !p.hasMask && !p.hasMaskMod && !p.hasSegments;
+         target.subgroupSize > 0 && !p.hasMask && !p.hasMaskMod &&
+         !p.hasSegments;
 }
 
 void planner::listCoopMatrixSchedules(const AttentionProblem &problem,

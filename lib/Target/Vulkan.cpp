@@ -58,6 +58,9 @@ static TargetDescription cooperativeMatrix() {
                    {"coopmat", "bf16", 16, 16, 16, 1280},
                    {"fma", "f32", 1, 1, 1, 128},
                    {"fma", "f64", 1, 1, 1, 64}};
+  // Elements 0 to 7 of a lane: two neighbours, the same 8 columns further, the
+  // same 8 rows further. Lanes: four side by side, then eight rows.
+  t.matrixLayout = {1, 8, 128, 2, 4, 16, 32, 64};
   t.computeUnits = 132;
   t.clockMHz = 1755;
   t.subgroupSize = 32;

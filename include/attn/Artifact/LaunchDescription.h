@@ -119,6 +119,9 @@ struct LaunchDescription : KernelLaunch {
   std::vector<ScalarDescription> scalars;
   ScalarsIn scalarsIn = ScalarsIn::PushConstants;
   int64_t subgroupSize = 0;
+  /// An entry point that finds out whether specialisation constant 0 may be
+  /// true, or "": see "vulkan-buffers" in docs/Artifact.md.
+  std::string layoutCheck = "";
   /// A size expression: main memory that the caller provides beside the
   /// arguments, whatever it holds.
   std::string workspaceBytes = "0";

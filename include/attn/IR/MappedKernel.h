@@ -39,6 +39,12 @@ constexpr llvm::StringLiteral kLaunchAttrName = "attn.launch";
 /// leaves when there is no such task.
 constexpr int64_t kGridWidth = 32768;
 
+/// The specialisation constant, false by itself, that says that cooperative
+/// matrices lie as the target expects. A kernel for a Vulkan device may bring
+/// a second one that finds out: a workgroup of one subgroup, whose argument has
+/// a word a lane, and a lane writes 1 where its elements lie so, else 0.
+constexpr unsigned kLayoutConstant = 0;
+
 /// A CUtensorMap among the parameters of a kernel.
 constexpr int64_t kTensorMapBytes = 128;
 constexpr int64_t kTensorMapAlignment = 64;
@@ -59,6 +65,9 @@ struct Launch {
   int64_t workgroup = 0, sharedMemory = 0;
   /// Lanes of a subgroup that a Vulkan kernel relies on; 0 is any number.
   int64_t subgroupSize = 0;
+  /// Another kernel of the module, or "": it asks the device whether the
+  /// specialisation constant kLayoutConstant of this one may be true.
+  std::string layoutCheck = "";
   llvm::SmallVector<TensorMap> tensorMaps;
   /// Bytes of the workspace; empty without one.
   std::string workspace;

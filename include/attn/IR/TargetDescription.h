@@ -47,6 +47,12 @@ struct TargetDescription {
   /// Instruction families by name: "tma", "ldmatrix", "subgroup_reduce", ...
   std::vector<std::string> capabilities;
   std::vector<MatrixUnit> matrixUnits;
+  /// Where the elements of a cooperative matrix are expected to lie, of
+  /// accumulators and left sides alike: what each bit of an element's number
+  /// within its lane, then each bit of the lane, adds to the element's place
+  /// (row * columns + column). Kernels ask the device whether that is so, and
+  /// do without where it is not. Empty: nothing is known.
+  std::vector<int64_t> matrixLayout;
 
   /// Cores or multiprocessors, and their sustained clock.
   int64_t computeUnits = 0;
@@ -91,6 +97,7 @@ struct TargetDescription {
     visit("features", self.features);
     visit("capabilities", self.capabilities);
     visit("matrix_units", self.matrixUnits);
+    visit("matrix_layout", self.matrixLayout);
     visit("compute_units", self.computeUnits);
     visit("clock_mhz", self.clockMHz);
     visit("simd_bits", self.simdBits);

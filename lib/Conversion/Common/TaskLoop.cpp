@@ -39,6 +39,20 @@ std::array<Value, 3> attn::taskSizes(GpuEmitter &e, scf::ForallOp tasks,
   return sizes;
 }
 
+HeadGroups::HeadGroups(GpuEmitter &e, Value heads, Value size)
+    : heads(heads), size(size),
+      last(e.max(e.add(e.div(heads, size), -1), e.i32(0))) {}
+
+HeadGroups::Place HeadGroups::find(GpuEmitter &e, Value number,
+                                   Value blocks) const {
+  Value index = e.min(e.div(number, e.mul(size, blocks)), last);
+  Value firstHead = e.mul(index, size);
+  Value isLast = e.compare(arith::CmpIPredicate::eq, index, last);
+  Value width = e.select(isLast, e.sub(heads, firstHead), size);
+  Value rest = e.sub(number, e.mul(firstHead, blocks));
+  return {e.add(firstHead, e.rem(rest, width)), e.div(rest, width)};
+}
+
 /// The variables of the task in block `block` of the `number`-th head of all.
 static IRMapping placeTask(GpuEmitter &e, scf::ForallOp tasks,
                            const KernelOutline &outline, Value number,
@@ -51,14 +65,16 @@ static IRMapping placeTask(GpuEmitter &e, scf::ForallOp tasks,
 }
 
 IRMapping attn::enterTask(GpuEmitter &e, TiledForm &form,
-                          const KernelOutline &outline, Value number) {
+                          const KernelOutline &outline, Value number,
+                          Value group) {
   if (!form.rightBound)
     return enterTask(e, form.tasks, outline, number);
   auto [batch, heads, blocks] = taskSizes(e, form.tasks, outline);
-  Value perBlock = e.mul(batch, heads);
-  Value block = e.div(number, perBlock);
-  return placeTask(e, form.tasks, outline, e.rem(number, perBlock), heads,
-                   block);
+  Value allHeads = e.mul(batch, heads);
+  HeadGroups::Place place{e.rem(number, allHeads), e.div(number, allHeads)};
+  if (group)
+    place = HeadGroups(e, allHeads, group).find(e, number, blocks);
+  return placeTask(e, form.tasks, outline, place.head, heads, place.block);
 }
 
 IRMapping attn::enterTask(GpuEmitter &e, scf::ForallOp tasks,

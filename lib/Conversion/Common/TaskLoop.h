@@ -2,8 +2,9 @@
 //
 // A grid is one-dimensional, whatever the sizes are: the y and z of a CUDA grid
 // end at 65,535. A task has a number, which is counted so that under a right
-// band bound the query blocks are outermost, the longest first. Otherwise the
-// query blocks of a head are neighbours and share its keys in L2.
+// band bound the query blocks are outermost, the longest first, within all
+// heads or within groups of so many that their keys stay in L2. Otherwise the
+// query blocks of a head are neighbours and share its keys there.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,10 +26,27 @@ mlir::FailureOr<std::string> countTasks(mlir::scf::ForallOp tasks);
 std::array<mlir::Value, 3> taskSizes(GpuEmitter &e, mlir::scf::ForallOp tasks,
                                      const KernelOutline &outline);
 
+/// Heads of all batches whose tasks are numbered together: their query blocks
+/// outermost. The last group takes what is left. All i32.
+struct HeadGroups {
+  mlir::Value heads, size, last;
+
+  HeadGroups() = default;
+  HeadGroups(GpuEmitter &e, mlir::Value heads, mlir::Value size);
+
+  struct Place {
+    mlir::Value head, block;
+  };
+  /// Of a task by its number, where a head has `blocks`.
+  Place find(GpuEmitter &e, mlir::Value number, mlir::Value blocks) const;
+};
+
 /// The values outside of the task loop, and its variables for the task
-/// `number` (i32).
+/// `number` (i32). Under a right band bound `group` heads are numbered
+/// together; null: all of them.
 mlir::IRMapping enterTask(GpuEmitter &e, TiledForm &form,
-                          const KernelOutline &outline, mlir::Value number);
+                          const KernelOutline &outline, mlir::Value number,
+                          mlir::Value group = {});
 /// The same where the blocks of a head are neighbours.
 mlir::IRMapping enterTask(GpuEmitter &e, mlir::scf::ForallOp tasks,
                           const KernelOutline &outline, mlir::Value number);

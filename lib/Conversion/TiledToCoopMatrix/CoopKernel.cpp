@@ -29,8 +29,6 @@ static LogicalResult verifyMappable(TiledForm &form) {
     return refuse("expected a block_key that is a multiple of 16");
   if (form.isStale())
     return refuse("expected softmax = \"exact\" or \"conditional\"");
-  if (!form.target.has("matrix_layout_shared"))
-    return refuse("expected a target whose left sides lie as accumulators do");
   for (vector::TransferReadOp read : {form.query, form.key, form.value})
     if (read && cast<MemRefType>(read.getBase().getType())
                         .getStridesAndOffset()
@@ -47,12 +45,22 @@ FailureOr<CoopKernel> CoopKernel::plan(TiledForm &form) {
     return failure();
   CoopKernel kernel{form,
                     CoopMatrixTiles(form.tiling, form.headDim, form.valueDim,
-                                    form.target.subgroupSize)};
+                                    form.target.subgroupSize),
+                    KnownLayout::of(form.target)};
+  // The check of the layout is one of both.
+  if (!kernel.isLayoutShared())
+    kernel.layout.reset();
+  else if (!kernel.layout && !form.target.matrixLayout.empty())
+    return form.tasks.emitOpError("cannot map tiles to cooperative matrices: ")
+           << "expected a matrix_layout that names each power of two below 256 "
+              "once";
   return kernel;
 }
 
-Thread::Thread(GpuEmitter &e, const CoopKernel &kernel, gpu::GPUModuleOp module)
-    : e(e), kernel(kernel), module(module),
+Thread::Thread(GpuEmitter &e, const CoopKernel &kernel, gpu::GPUModuleOp module,
+               const KnownLayout *layout)
+    : e(e), kernel(kernel), module(module), layout(layout),
+      sharing(kernel.tiles.elements(), layout),
       matrices(e, kernel.form.elementType) {
   const CoopMatrixTiles &t = kernel.tiles;
   auto unit = VectorType::get(4, e.b.getI32Type());
@@ -63,7 +71,19 @@ Thread::Thread(GpuEmitter &e, const CoopKernel &kernel, gpu::GPUModuleOp module)
   lane = e.toI32(gpu::LaneIdOp::create(e.b, e.loc, IntegerAttr()));
   subgroup = e.toI32(gpu::SubgroupIdOp::create(e.b, e.loc, IntegerAttr()));
   reductionAt = e.mul(subgroup, kSide * CoopMatrixTiles::kReductionPitch);
-  findElements();
+  if (layout)
+    placeElements();
+  else
+    findElements();
+}
+
+void Thread::placeElements() {
+  Value place = layout->placeOf(e, lane);
+  Value row = e.div(place, kSide), column = e.rem(place, kSide);
+  for (int64_t i = 0; i < kernel.tiles.elements(); ++i) {
+    elementRows.push_back(e.add(row, layout->placeOf(i) / kSide));
+    elementColumns.push_back(e.add(column, layout->placeOf(i) % kSide));
+  }
 }
 
 /// Each subgroup loads a matrix of the numbers 0 to 255.
@@ -105,4 +125,5 @@ static Values columnsOf(Thread &t) {
 
 Slab::Slab(Thread &thread, int64_t number)
     : slicer(thread.e.b, thread.e.loc, scalars),
-      layout(thread.e, slicer, rowsOf(thread, number), columnsOf(thread)) {}
+      layout(thread.e, slicer, thread.sharing, rowsOf(thread, number),
+             columnsOf(thread)) {}

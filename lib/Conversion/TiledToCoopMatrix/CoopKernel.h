@@ -6,6 +6,7 @@
 //   CoopKernel.cpp         what can be mapped, what a thread knows
 //   Matrices.cpp           cooperative matrices and shared memory
 //   MatrixLayout.cpp       which element of a matrix is which
+//   LayoutCheck.cpp        a kernel that asks the device whether that is so
 //   TileCopy.cpp           tiles from main memory to shared memory
 //   MatrixSoftmax.cpp      the online softmax on what a thread holds
 //   Sweep.cpp              the sweep of a workgroup
@@ -27,6 +28,13 @@ namespace attn::coop {
 struct CoopKernel {
   TiledForm &form;
   CoopMatrixTiles tiles;
+  /// How elements lie on a device that agrees, if the target says that.
+  std::optional<KnownLayout> layout;
+
+  /// Whether left sides lie in the threads as accumulators do.
+  bool isLayoutShared() const {
+    return form.target.has("matrix_layout_shared");
+  }
 
   /// An error when the tiling does not describe a kernel of subgroups.
   static mlir::FailureOr<CoopKernel> plan(TiledForm &form);
@@ -37,6 +45,9 @@ struct Thread {
   GpuEmitter &e;
   const CoopKernel &kernel;
   mlir::gpu::GPUModuleOp module;
+  /// Null where the layout of matrices is not to be relied on.
+  const KnownLayout *layout;
+  RowSharing sharing;
   Matrices matrices;
   /// Units of 16 bytes for tiles, and f32 words to reduce rows in.
   MemoryArray tiles, reduction;
@@ -47,11 +58,12 @@ struct Thread {
   /// Row and column of each element that the thread holds of an accumulator.
   Values elementRows, elementColumns;
 
-  Thread(GpuEmitter &e, const CoopKernel &kernel,
-         mlir::gpu::GPUModuleOp module);
+  Thread(GpuEmitter &e, const CoopKernel &kernel, mlir::gpu::GPUModuleOp module,
+         const KnownLayout *layout);
 
 private:
   void findElements();
+  void placeElements();
 };
 
 /// 16 rows of a subgroup: the unit of the products and of the softmax.
@@ -63,8 +75,8 @@ struct Slab {
   Slab(Thread &thread, int64_t number);
 };
 
-/// m and l of a slab, for each element that a thread holds of a matrix: m is
-/// that of the element's row, l the sum over the elements in its place.
+/// m and l of a slab, for each row that a thread knows to hold elements of: m
+/// is the row's, l the sum over the thread's elements of it.
 struct MatrixRows {
   Values max, sum;
 };
@@ -77,29 +89,42 @@ public:
 
   /// m and l before the first block.
   mlir::FailureOr<MatrixRows> initial();
+  /// Whether masks are tested in blocks on an edge alone.
+  static bool testsSomeBlocks(TiledForm &form) {
+    return form.masked &&
+           form.rowMax->getOperand(0) == form.masked->getResult(0);
+  }
   /// The scores of a block from the raw product: score region and masks, the
-  /// latter only in blocks on an edge.
-  mlir::FailureOr<Fragments> finishScores(const Fragments &raw);
-  /// The probabilities of a block. Updates the rows and rescales the matrices
-  /// `acc`; the vote of a conditional reference is a subgroup's.
-  mlir::FailureOr<Fragments> update(const Fragments &scores, MatrixRows &rows,
-                                    Values &acc);
+  /// latter only in blocks on an edge. There are none where not `isMasked`.
+  mlir::FailureOr<Fragments> finishScores(const Fragments &raw, bool isMasked);
+  /// Compares the scores of a block with the references of `rows`: whether one
+  /// of the thread's elements has outgrown its row's (i1).
+  mlir::FailureOr<mlir::Value> compare(const Fragments &scores,
+                                       const MatrixRows &rows);
+  /// Makes the greatest scores the references, and rescales l and the matrices
+  /// `acc`; the subgroup does so together.
+  mlir::LogicalResult correct(MatrixRows &rows, Values &acc);
+  /// The probabilities of the block, which are added to l.
+  mlir::FailureOr<Fragments> exponentiate(MatrixRows &rows);
   /// m, l and acc after the last block, for the ops behind the sweep.
   void finish(MatrixRows rows, const Values &acc);
 
 private:
   enum class Combine { Maximum, Sum };
   /// Combines over all elements of a row; the subgroup does so together.
-  Values combineRows(const Values &elements, Combine kind);
+  Values combineRows(const Values &rows, Combine kind);
+  Values combineInMemory(const Values &elements, Combine kind);
+  /// Combines a thread's elements of a tile into its rows.
+  Values gather(const Values &rows, const Fragments &tile, Combine kind);
   mlir::Value combine(Combine kind, mlir::Value x, mlir::Value y);
-  mlir::LogicalResult correct(const Values &partial, MatrixRows &rows,
-                              Values &acc);
 
   Thread &thread;
   GpuEmitter &e;
   TiledForm &form;
   Slab &slab;
   MatrixLayout &layout;
+  /// The maxima of the thread's elements and of the references.
+  Values partial;
 };
 
 /// The argument of the kernel that a view is a part of, and whether all its
@@ -142,6 +167,12 @@ private:
 /// sweep, which `slabs` are bound to.
 mlir::LogicalResult emitSweep(Thread &thread, mlir::IRMapping &scalars,
                               std::deque<Slab> &slabs);
+/// Makes the kernel `name`, which asks the device whether matrices lie in its
+/// threads as `kernel.layout` says.
+void emitLayoutCheck(const CoopKernel &kernel, mlir::gpu::GPUModuleOp module,
+                     llvm::StringRef name);
+std::string layoutCheckName(llvm::StringRef kernel);
+
 /// Writes output and lse of one task.
 mlir::LogicalResult emitResults(Thread &thread, mlir::IRMapping &scalars,
                                 std::deque<Slab> &slabs);

@@ -20,6 +20,8 @@ Type Matrices::type(Type element, spirv::CooperativeMatrixUseKHR use) const {
 
 MemoryArray Matrices::share(gpu::GPUModuleOp module, StringRef name,
                             Type element, int64_t count) {
+  if (auto known = module.lookupSymbol<spirv::GlobalVariableOp>(name))
+    return {known};
   OpBuilder::InsertionGuard guard(e.b);
   e.b.setInsertionPointToStart(module.getBody());
   auto type = spirv::PointerType::get(
@@ -141,6 +143,11 @@ Value Matrices::narrow(Value value) {
   return spirv::FConvertOp::create(e.b, e.loc, elementType, value);
 }
 
+Value Matrices::narrowMatrix(Value accumulator) {
+  Type narrow = type(elementType, spirv::CooperativeMatrixUseKHR::MatrixAcc);
+  return spirv::FConvertOp::create(e.b, e.loc, narrow, accumulator);
+}
+
 //===----------------------------------------------------------------------===//
 // Threads together
 //===----------------------------------------------------------------------===//
@@ -148,6 +155,13 @@ Value Matrices::narrow(Value value) {
 Value Matrices::any(Value vote) {
   return spirv::GroupNonUniformAnyOp::create(e.b, e.loc, e.b.getI1Type(),
                                              spirv::Scope::Subgroup, vote);
+}
+
+Value Matrices::fromLane(Value value, int64_t distance) {
+  Value mask = spirv::ConstantOp::create(e.b, e.loc, e.b.getI32Type(),
+                                         e.b.getI32IntegerAttr(distance));
+  return spirv::GroupNonUniformShuffleXorOp::create(
+      e.b, e.loc, value.getType(), spirv::Scope::Subgroup, value, mask);
 }
 
 void Matrices::barrier(spirv::Scope scope) {

@@ -44,7 +44,7 @@ public:
                 mlir::spirv::CooperativeMatrixUseKHR::MatrixAcc);
   }
 
-  /// Declares `count` elements of shared memory in `module`.
+  /// Declares `count` elements of shared memory in `module`, once a name.
   MemoryArray share(mlir::gpu::GPUModuleOp module, llvm::StringRef name,
                     mlir::Type element, int64_t count);
   /// Declares a view of argument `number` as units of `element`.
@@ -73,9 +73,13 @@ public:
   }
   /// f32 to the elements of a left side, rounded to nearest.
   mlir::Value narrow(mlir::Value value);
+  /// The same for a whole accumulator, which stays one.
+  mlir::Value narrowMatrix(mlir::Value accumulator);
 
   /// Whether any thread of the subgroup says so.
   mlir::Value any(mlir::Value vote);
+  /// The value of the lane whose number differs by `distance`, a power of two.
+  mlir::Value fromLane(mlir::Value value, int64_t distance);
   void subgroupBarrier() { barrier(mlir::spirv::Scope::Subgroup); }
   void workgroupBarrier() { barrier(mlir::spirv::Scope::Workgroup); }
 

@@ -4,11 +4,12 @@
 // tiled form's, cloned by the slicer; what is made here is the order of things
 // and the reductions.
 //
-// Which threads share a row is not known, so rows are reduced through shared
-// memory: each element of a matrix has a place there. That is dear, and rare. A
-// thread compares the reference with the maximum of its own elements, and only
-// where one of the subgroup has outgrown it is the maximum of the row made. A
-// row sum stays a sum of the thread's own elements until the sweep ends.
+// Where the layout is known, the lanes of a row exchange what they hold. Where
+// it is not, rows are reduced through shared memory: each element of a matrix
+// has a place there. Either is rare. A thread compares the reference with the
+// maximum of its own elements, and only where one of the subgroup has outgrown
+// it is the maximum of the row made. A row sum stays a sum of the thread's own
+// elements until the sweep ends.
 //
 //===----------------------------------------------------------------------===//
 
@@ -26,25 +27,25 @@ FailureOr<MatrixRows> MatrixSoftmax::initial() {
   FailureOr<Values> sum = layout.rows(form.sweep.getInitArgs()[1]);
   if (failed(max) || failed(sum))
     return failure();
-  // One element of a row starts with what the row starts with.
-  for (auto [i, part] : llvm::enumerate(*sum)) {
+  // One thread of a row starts with what the row starts with.
+  for (auto [i, part] : llvm::zip(thread.sharing.elementOf, *sum)) {
     Value isFirst = e.equals(thread.elementColumns[i], 0);
     part = e.select(isFirst, part, e.zero(part.getType()));
   }
   return MatrixRows{*max, *sum};
 }
 
-FailureOr<Fragments> MatrixSoftmax::finishScores(const Fragments &raw) {
+FailureOr<Fragments> MatrixSoftmax::finishScores(const Fragments &raw,
+                                                 bool isMasked) {
   if (form.scores)
     layout.bind(form.scores->getResult(0), raw);
-  Value score = form.rowMax->getOperand(0);
   scf::IfOp masked = form.masked;
-  if (!masked || score != masked->getResult(0))
-    return layout.tile(score, form.blockKey);
+  if (!testsSomeBlocks(form))
+    return layout.tile(form.rowMax->getOperand(0), form.blockKey);
   Value plain = masked.elseYield().getOperand(0);
   FailureOr<Fragments> result = layout.tile(plain, form.blockKey);
-  if (failed(result))
-    return failure();
+  if (failed(result) || !isMasked)
+    return result;
   layout.bind(plain, *result);
   Values unmasked;
   for (const Values &matrix : *result)
@@ -81,7 +82,19 @@ Value MatrixSoftmax::combine(Combine kind, Value x, Value y) {
   return thread.matrices.maximum(x, y);
 }
 
-Values MatrixSoftmax::combineRows(const Values &elements, Combine kind) {
+Values MatrixSoftmax::combineRows(const Values &rows, Combine kind) {
+  if (!thread.layout)
+    return combineInMemory(rows, kind);
+  Values result;
+  for (Value row : rows) {
+    for (int64_t distance : thread.layout->lanesOfRow())
+      row = combine(kind, row, thread.matrices.fromLane(row, distance));
+    result.push_back(row);
+  }
+  return result;
+}
+
+Values MatrixSoftmax::combineInMemory(const Values &elements, Combine kind) {
   Matrices &matrices = thread.matrices;
   auto placeOf = [&](Value row, Value column) {
     return e.add(thread.reductionAt, e.add(e.mul(row, kPitch), column));
@@ -110,9 +123,35 @@ Values MatrixSoftmax::combineRows(const Values &elements, Combine kind) {
   return result;
 }
 
-/// m', l and acc by the change of the reference, which follows the maximum.
-LogicalResult MatrixSoftmax::correct(const Values &partial, MatrixRows &rows,
-                                     Values &acc) {
+Values MatrixSoftmax::gather(const Values &rows, const Fragments &tile,
+                             Combine kind) {
+  Values result = rows;
+  for (const Values &matrix : tile)
+    for (auto [row, element] : llvm::zip(thread.sharing.rowOf, matrix))
+      result[row] = combine(kind, result[row], element);
+  return result;
+}
+
+/// A bound on every part of a row is one on the row.
+FailureOr<Value> MatrixSoftmax::compare(const Fragments &scores,
+                                        const MatrixRows &rows) {
+  layout.bindRows(form.sweep.getRegionIterArg(0), rows.max);
+  layout.bindRows(form.sweep.getRegionIterArg(1), rows.sum);
+  layout.bind(form.rowMax->getOperand(0), scores);
+  partial = gather(rows.max, scores, Combine::Maximum);
+  if (!form.rescale)
+    return Value();
+  layout.bindRows(form.rowMax->getResult(0), partial);
+  FailureOr<Values> votes = layout.rows(form.vote.getSource());
+  if (failed(votes))
+    return failure();
+  Value vote;
+  for (Value grew : *votes)
+    vote = vote ? e.bitOr(vote, grew) : grew;
+  return vote;
+}
+
+LogicalResult MatrixSoftmax::correct(MatrixRows &rows, Values &acc) {
   Values max = combineRows(partial, Combine::Maximum);
   layout.bindRows(form.rowMax->getResult(0), max);
   FailureOr<Values> correction = layout.rows(form.correction->getResult(0));
@@ -122,68 +161,25 @@ LogicalResult MatrixSoftmax::correct(const Values &partial, MatrixRows &rows,
   for (auto [sum, factor] : llvm::zip(rows.sum, *correction))
     sum = arith::MulFOp::create(e.b, e.loc, sum, factor);
   Matrices &matrices = thread.matrices;
-  Value factors = matrices.fromElements(matrices.accumulator(), *correction);
+  Values spread;
+  for (int64_t row : thread.sharing.rowOf)
+    spread.push_back((*correction)[row]);
+  Value factors = matrices.fromElements(matrices.accumulator(), spread);
   for (Value &matrix : acc)
     matrix = matrices.scale(matrix, factors);
   return success();
 }
 
-FailureOr<Fragments> MatrixSoftmax::update(const Fragments &scores,
-                                           MatrixRows &rows, Values &acc) {
-  scf::ForOp sweep = form.sweep;
-  layout.bindRows(sweep.getRegionIterArg(0), rows.max);
-  layout.bindRows(sweep.getRegionIterArg(1), rows.sum);
-  layout.bind(form.rowMax->getOperand(0), scores);
-  Values partial = rows.max;
-  for (const Values &matrix : scores)
-    for (auto [max, score] : llvm::zip(partial, matrix))
-      max = combine(Combine::Maximum, max, score);
-  if (!form.rescale) {
-    if (failed(correct(partial, rows, acc)))
-      return failure();
-  } else {
-    // A bound on every part of a row is one on the row.
-    layout.bindRows(form.rowMax->getResult(0), partial);
-    FailureOr<Values> votes = layout.rows(form.vote.getSource());
-    if (failed(votes))
-      return failure();
-    Value vote;
-    for (Value grew : *votes)
-      vote = vote ? e.bitOr(vote, grew) : grew;
-    Values carried = rows.max;
-    llvm::append_range(carried, rows.sum);
-    llvm::append_range(carried, acc);
-    bool valid = true;
-    Values next = e.branch(thread.matrices.any(vote), carried, [&]() {
-      MatrixRows newRows = rows;
-      Values newAcc = acc;
-      valid = succeeded(correct(partial, newRows, newAcc));
-      Values results = newRows.max;
-      llvm::append_range(results, newRows.sum);
-      llvm::append_range(results, newAcc);
-      return results;
-    });
-    if (!valid)
-      return failure();
-    ArrayRef<Value> rest = next;
-    auto take = [&](Values &target) {
-      llvm::copy(rest.take_front(target.size()), target.begin());
-      rest = rest.drop_front(target.size());
-    };
-    take(rows.max);
-    take(rows.sum);
-    take(acc);
+FailureOr<Fragments> MatrixSoftmax::exponentiate(MatrixRows &rows) {
+  if (form.rescale)
     layout.bindRows(form.rescale.getResult(0), rows.max);
-  }
   // They are rounded to 16 bits: the device's own function will do.
   form.probabilities.setFastmath(arith::FastMathFlags::afn);
   FailureOr<Fragments> tile =
       layout.tile(form.probabilities->getResult(0), form.blockKey);
   if (failed(tile))
     return failure();
-  for (const Values &matrix : *tile)
-    for (auto [sum, probability] : llvm::zip(rows.sum, matrix))
-      sum = combine(Combine::Sum, sum, probability);
+  rows.sum = gather(rows.sum, *tile, Combine::Sum);
   return tile;
 }
 

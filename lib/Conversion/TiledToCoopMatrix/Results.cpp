@@ -94,10 +94,11 @@ static LogicalResult stageOutput(Thread &thread, const ResultRows &rows,
         FailureOr<Value> element = slab.layout.element(tile, column / kSide, i);
         if (failed(element))
           return failure();
-        elements.push_back(matrices.narrow(*element));
+        elements.push_back(*element);
       }
-      matrices.store(matrices.fromElements(matrices.left(), elements),
-                     thread.tiles, e.add(first, column / kUnit), pitch);
+      Value matrix = matrices.fromElements(matrices.accumulator(), elements);
+      matrices.store(matrices.narrowMatrix(matrix), thread.tiles,
+                     e.add(first, column / kUnit), pitch);
     }
   }
   matrices.subgroupBarrier();
@@ -132,7 +133,7 @@ static LogicalResult writeLse(Thread &thread, const ResultRows &rows,
       slab.layout.rows(thread.kernel.form.lse.getVector());
   if (failed(values))
     return failure();
-  for (auto [i, value] : llvm::enumerate(*values)) {
+  for (auto [i, value] : llvm::zip(thread.sharing.elementOf, *values)) {
     Value row = e.add(rows.firstRow, slab.layout.rowOf(i));
     Value isFirst = e.equals(thread.elementColumns[i], 0);
     e.branch(e.both(isFirst, e.less(row, rows.length)), [&, value = value]() {

@@ -10,6 +10,9 @@
 //     store V; barrier; fetch K of the next block
 //     score region, masks, softmax; acc += P V; store K
 //
+// Blocks that masks leave alone come first in a loop of their own, up to the
+// first one on an edge: that loop has less to keep in registers.
+//
 // The query tile goes through the same memory before the first block, and
 // stays in registers as left sides.
 //
@@ -77,11 +80,23 @@ public:
 private:
   void loadQuery();
   FailureOr<SweepState> start();
-  FailureOr<SweepState> visit(Value position, Value next, SweepState state);
+  /// The block at `position` of a sweep to `upper`, and a fetch of the next.
+  FailureOr<SweepState> visit(Value position, Value upper, SweepState state,
+                              bool isMasked);
+  /// Visits blocks from `position` on while their masks hide nothing, and moves
+  /// `position` behind them.
+  FailureOr<SweepState> visitUnmasked(Value &position, Value upper,
+                                      SweepState state);
+  IRMapping enterBlock(Value position);
+  /// The softmax of a block, from its raw scores to the probabilities.
+  FailureOr<SmallVector<Fragments>>
+  updateSoftmax(ArrayRef<Fragments> scores, SweepState &state, bool isMasked);
+  LogicalResult correct(SweepState &state);
   SmallVector<Fragments> multiplyQueryKey();
   void multiplyProbabilitiesValue(ArrayRef<Fragments> probabilities,
                                   SweepState &state);
-  Values makeLeftSides(const Fragments &probabilities);
+  /// Probabilities as a factor of the second product.
+  Value makeLeftSide(const Values &elements);
   /// Unit of `Thread::tiles` at a row and column of a tile.
   Value unitAt(const CoopMatrixTiles::Tile &tile, int64_t row, int64_t column,
                int64_t from = 0) {
@@ -148,22 +163,32 @@ SmallVector<Fragments> Sweep::multiplyQueryKey() {
   return scores;
 }
 
-Values Sweep::makeLeftSides(const Fragments &probabilities) {
-  Values sides;
-  for (const Values &matrix : probabilities) {
+/// Element by element where left sides lie in the threads as accumulators do.
+/// Else through the memory that rows are reduced in.
+Value Sweep::makeLeftSide(const Values &elements) {
+  if (kernel.isLayoutShared()) {
     Values narrow;
-    for (Value element : matrix)
+    for (Value element : elements)
       narrow.push_back(matrices.narrow(element));
-    sides.push_back(matrices.fromElements(matrices.left(), narrow));
+    return matrices.fromElements(matrices.left(), narrow);
   }
-  return sides;
+  constexpr int64_t kPitch = CoopMatrixTiles::kReductionPitch;
+  Value matrix = matrices.narrowMatrix(
+      matrices.fromElements(matrices.accumulator(), elements));
+  // What was read there before was read by all.
+  matrices.subgroupBarrier();
+  matrices.store(matrix, thread.reduction, thread.reductionAt, kPitch);
+  matrices.subgroupBarrier();
+  return matrices.load(matrices.left(), thread.reduction, thread.reductionAt,
+                       kPitch);
 }
 
 void Sweep::multiplyProbabilitiesValue(ArrayRef<Fragments> probabilities,
                                        SweepState &state) {
-  SmallVector<Values> left;
-  for (const Fragments &slab : probabilities)
-    left.push_back(makeLeftSides(slab));
+  SmallVector<Values> left(probabilities.size());
+  for (auto [sides, slab] : llvm::zip(left, probabilities))
+    for (const Values &elements : slab)
+      sides.push_back(makeLeftSide(elements));
   int64_t pitch = tiles.value.pitch / kUnit;
   for (int64_t depth = 0; depth < form.blockKey; depth += kSide)
     for (int64_t column = 0; column < tiles.value.columns; column += kSide) {
@@ -204,8 +229,61 @@ FailureOr<SweepState> Sweep::start() {
   return state;
 }
 
-FailureOr<SweepState> Sweep::visit(Value position, Value next,
-                                   SweepState state) {
+IRMapping Sweep::enterBlock(Value position) {
+  IRMapping block = scalars;
+  block.map(form.sweep.getInductionVar(), position);
+  cloneScalars(e, *form.sweep.getBody(), block);
+  return block;
+}
+
+LogicalResult Sweep::correct(SweepState &state) {
+  for (auto [rows, max, acc] : llvm::zip(softmax, state.rows, state.acc))
+    if (failed(rows.correct(max, acc)))
+      return failure();
+  return success();
+}
+
+/// One vote for all slabs: between branches, what one slab computes and another
+/// one multiplies runs side by side.
+FailureOr<SmallVector<Fragments>>
+Sweep::updateSoftmax(ArrayRef<Fragments> scores, SweepState &state,
+                     bool isMasked) {
+  Value vote;
+  for (auto [rows, raw, max] : llvm::zip(softmax, scores, state.rows)) {
+    FailureOr<Fragments> finished = rows.finishScores(raw, isMasked);
+    if (failed(finished))
+      return failure();
+    FailureOr<Value> grew = rows.compare(*finished, max);
+    if (failed(grew))
+      return failure();
+    vote = vote ? e.bitOr(vote, *grew) : *grew;
+  }
+  bool valid = true;
+  if (!form.rescale)
+    valid = succeeded(correct(state));
+  else
+    state = state.with(e.branch(matrices.any(vote), state.values(), [&]() {
+      SweepState corrected = state;
+      valid = succeeded(correct(corrected));
+      return corrected.values();
+    }));
+  if (!valid)
+    return failure();
+  SmallVector<Fragments> probabilities;
+  for (auto [rows, max] : llvm::zip(softmax, state.rows)) {
+    FailureOr<Fragments> tile = rows.exponentiate(max);
+    if (failed(tile))
+      return failure();
+    probabilities.push_back(*tile);
+  }
+  return probabilities;
+}
+
+FailureOr<SweepState> Sweep::visit(Value position, Value upper,
+                                   SweepState state, bool isMasked) {
+  // Behind the last block it is fetched once more, and not read.
+  Value following = e.add(position, e.index(form.blockKey));
+  Value next = e.select(e.less(following, upper), following, position);
   Values fetched;
   matrices.workgroupBarrier();
   if (value)
@@ -214,31 +292,48 @@ FailureOr<SweepState> Sweep::visit(Value position, Value next,
   if (value)
     value->store(fetched, valueAt());
   matrices.workgroupBarrier();
-  // Behind the last block it is fetched once more, and not read.
   if (key)
     fetched = key->fetch(e.toI32(next));
 
-  IRMapping block = scalars;
-  block.map(form.sweep.getInductionVar(), position);
-  cloneScalars(e, *form.sweep.getBody(), block);
-  SmallVector<Fragments> probabilities;
-  for (size_t number = 0; number < slabs.size(); ++number) {
-    slabs[number].scalars = block;
-    FailureOr<Fragments> finished =
-        softmax[number].finishScores(scores[number]);
-    if (failed(finished))
-      return failure();
-    FailureOr<Fragments> p = softmax[number].update(
-        *finished, state.rows[number], state.acc[number]);
-    if (failed(p))
-      return failure();
-    probabilities.push_back(*p);
-  }
+  IRMapping block = enterBlock(position);
+  for (Slab &slab : slabs)
+    slab.scalars = block;
+  FailureOr<SmallVector<Fragments>> probabilities =
+      updateSoftmax(scores, state, isMasked);
+  if (failed(probabilities))
+    return failure();
   if (value)
-    multiplyProbabilitiesValue(probabilities, state);
+    multiplyProbabilitiesValue(*probabilities, state);
   if (key)
     key->store(fetched, 0);
   return state;
+}
+
+FailureOr<SweepState> Sweep::visitUnmasked(Value &position, Value upper,
+                                           SweepState state) {
+  Values carried = {position};
+  llvm::append_range(carried, state.values());
+  bool valid = true;
+  Values results = e.repeatWhile(
+      carried,
+      [&](ValueRange at) -> Value {
+        IRMapping block = enterBlock(at[0]);
+        Value isMasked = block.lookup(form.masked.getCondition());
+        Value isPlain = e.equals(isMasked, 0);
+        return e.both(e.less(at[0], upper), isPlain);
+      },
+      [&](ValueRange at) {
+        SweepState inner = state.with(at.drop_front());
+        FailureOr<SweepState> after = visit(at[0], upper, inner, false);
+        valid &= succeeded(after);
+        Values next = {e.add(at[0], e.index(form.blockKey))};
+        llvm::append_range(next, (valid ? *after : inner).values());
+        return next;
+      });
+  if (!valid)
+    return failure();
+  position = results[0];
+  return state.with(ArrayRef(results).drop_front());
 }
 
 LogicalResult Sweep::run() {
@@ -246,20 +341,19 @@ LogicalResult Sweep::run() {
   Value upper = scalars.lookup(form.sweep.getUpperBound());
   Value step = e.index(form.blockKey);
   FailureOr<SweepState> state = start();
+  if (succeeded(state) && MatrixSoftmax::testsSomeBlocks(form))
+    state = visitUnmasked(lower, upper, *state);
   if (failed(state))
     return failure();
   bool valid = true;
-  Values results =
-      e.loop(lower, upper, step, state->values(),
-             [&](Value position, ValueRange carried) {
-               Value following = e.add(position, step);
-               Value next =
-                   e.select(e.less(following, upper), following, position);
-               SweepState inner = state->with(carried);
-               FailureOr<SweepState> after = visit(position, next, inner);
-               valid &= succeeded(after);
-               return (valid ? *after : inner).values();
-             });
+  Values results = e.loop(lower, upper, step, state->values(),
+                          [&](Value position, ValueRange carried) {
+                            SweepState inner = state->with(carried);
+                            FailureOr<SweepState> after =
+                                visit(position, upper, inner, true);
+                            valid &= succeeded(after);
+                            return (valid ? *after : inner).values();
+                          });
   if (!valid)
     return failure();
   SweepState last = state->with(results);

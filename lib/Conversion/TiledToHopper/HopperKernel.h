@@ -23,6 +23,7 @@
 
 #include "../Common/FragmentSoftmax.h"
 #include "../Common/KernelOutline.h"
+#include "../Common/TaskLoop.h"
 #include "../Common/TiledForm.h"
 #include "OperandTile.h"
 
@@ -103,8 +104,8 @@ private:
 
   Thread &thread;
   GpuEmitter &e;
-  mlir::Value batch, heads, blocks, allHeads, group, lastGroup, count, me,
-      width, myRounds;
+  mlir::Value batch, heads, blocks, allHeads, count, me, width, myRounds;
+  HeadGroups groups;
 };
 
 /// The blocks of the task's sweep (i32). A task without keys sweeps one block,

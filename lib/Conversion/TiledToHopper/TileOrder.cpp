@@ -14,7 +14,6 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "../Common/TaskLoop.h"
 #include "HopperKernel.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -66,10 +65,9 @@ TaskOrder::TaskOrder(Thread &thread) : thread(thread), e(thread.e) {
   count = e.mul(allHeads, blocks);
   me = NVVM::BlockIdXOp::create(e.b, e.loc, e.b.getI32Type());
   width = NVVM::GridDimXOp::create(e.b, e.loc, e.b.getI32Type());
-  if (thread.kernel.balances) {
-    group = headsInGroup(thread, allHeads, blocks, width);
-    lastGroup = e.max(e.add(e.div(allHeads, group), -1), e.i32(0));
-  }
+  if (thread.kernel.balances)
+    groups =
+        HeadGroups(e, allHeads, headsInGroup(thread, allHeads, blocks, width));
   // The last round may leave some blocks without a task.
   Value rounds = e.div(e.add(count, e.add(width, -1)), width);
   Value last = e.add(rounds, -1);
@@ -89,15 +87,10 @@ TaskOrder::Task TaskOrder::taskOf(Value round) {
   Value number = numberOf(round);
   Value block, head, b;
   if (thread.kernel.balances) {
-    Value index = e.min(e.div(number, e.mul(group, blocks)), lastGroup);
-    Value firstHead = e.mul(index, group);
-    Value isLast = e.compare(arith::CmpIPredicate::eq, index, lastGroup);
-    Value size = e.select(isLast, e.sub(allHeads, firstHead), group);
-    Value rest = e.sub(number, e.mul(firstHead, blocks));
-    block = e.div(rest, size);
-    Value batchHead = e.add(firstHead, e.rem(rest, size));
-    head = e.rem(batchHead, heads);
-    b = e.div(batchHead, heads);
+    HeadGroups::Place place = groups.find(e, number, blocks);
+    block = place.block;
+    head = e.rem(place.head, heads);
+    b = e.div(place.head, heads);
   } else {
     block = e.rem(number, blocks);
     Value rest = e.div(number, blocks);

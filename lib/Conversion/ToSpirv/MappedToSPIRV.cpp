@@ -173,6 +173,7 @@ static spirv::TargetEnvAttr environmentOf(const TargetDescription &target,
                          spirv::Capability::VulkanMemoryModel,
                          spirv::Capability::GroupNonUniform,
                          spirv::Capability::GroupNonUniformVote,
+                         spirv::Capability::GroupNonUniformShuffle,
                          spirv::Capability::Float16});
     extensions.append({spirv::Extension::SPV_KHR_cooperative_matrix,
                        spirv::Extension::SPV_KHR_vulkan_memory_model});
@@ -197,9 +198,9 @@ static spirv::TargetEnvAttr environmentOf(const TargetDescription &target,
 
 /// The kernel as a function of the new module, its body unchanged.
 static spirv::FuncOp moveKernel(spirv::ModuleOp module, gpu::GPUFuncOp kernel,
-                                const Launch &launch) {
+                                int64_t threads) {
   OpBuilder b(module.getContext());
-  b.setInsertionPointToStart(module.getBody());
+  b.setInsertionPointToEnd(module.getBody());
   auto function = spirv::FuncOp::create(
       b, kernel.getLoc(), kernel.getName(),
       b.getFunctionType(kernel.getArgumentTypes(), TypeRange()));
@@ -208,7 +209,7 @@ static spirv::FuncOp moveKernel(spirv::ModuleOp module, gpu::GPUFuncOp kernel,
   b.setInsertionPoint(end);
   spirv::ReturnOp::create(b, end->getLoc());
   end->erase();
-  auto size = static_cast<int32_t>(launch.workgroup);
+  auto size = static_cast<int32_t>(threads);
   function->setAttr(
       spirv::getEntryPointABIAttrName(),
       spirv::getEntryPointABIAttr(module.getContext(), {size, 1, 1}));
@@ -316,8 +317,46 @@ static void forbidContraction(spirv::FuncOp function) {
   });
 }
 
-static LogicalResult convertKernel(gpu::GPUModuleOp kernels,
-                                   gpu::GPUFuncOp kernel) {
+/// A loop around barriers holds whole products already: repeated, it outgrows
+/// the instruction cache.
+static void forbidUnrolling(spirv::FuncOp function) {
+  function.walk([](spirv::LoopOp loop) {
+    WalkResult found = loop.walk(
+        [](spirv::ControlBarrierOp) { return WalkResult::interrupt(); });
+    if (found.wasInterrupted())
+      loop.setLoopControl(spirv::LoopControl::DontUnroll);
+  });
+}
+
+static LogicalResult convertKernel(spirv::ModuleOp module,
+                                   gpu::GPUFuncOp kernel, int64_t threads,
+                                   const TargetDescription &target) {
+  for (Type type : kernel.getArgumentTypes())
+    if (!isa<MemRefType>(type))
+      return kernel.emitOpError("expects memrefs as arguments, got ") << type;
+  spirv::FuncOp function = moveKernel(module, kernel, threads);
+  if (Attribute launch = kernel->getAttr(kLaunchAttrName))
+    function->setAttr(kLaunchAttrName, launch);
+  limitIndices(function);
+  bool hasDouble = target.has("float64"), hasLong = target.has("int64");
+  if ((!hasDouble && failed(verifyWithoutDouble(function, target))) ||
+      failed(lowerKernelMemory(module, function, hasDouble, hasLong)))
+    return failure();
+  function.getBody().front().eraseArguments(0, function.getNumArguments());
+  function.setFunctionType(
+      FunctionType::get(module.getContext(), TypeRange(), TypeRange()));
+  spirv::TargetEnvAttr environment = spirv::lookupTargetEnv(module);
+  if ((!hasLong && failed(emulateWideIntegers(function))) ||
+      failed(convert(function, environment)))
+    return failure();
+  forbidContraction(function);
+  forbidUnrolling(function);
+  return success();
+}
+
+/// The kernel, and the one that asks the device for it.
+static LogicalResult convertKernels(gpu::GPUModuleOp kernels,
+                                    gpu::GPUFuncOp kernel) {
   FailureOr<Launch> launch = getLaunch(kernel);
   auto target = kernels->getAttrOfType<TargetAttr>(kTargetAttrName);
   if (failed(launch))
@@ -325,39 +364,34 @@ static LogicalResult convertKernel(gpu::GPUModuleOp kernels,
   if (!target)
     return kernels.emitOpError("expects attn.target, as attn-tiled-to-spirv "
                                "leaves it");
-  for (Type type : kernel.getArgumentTypes())
-    if (!isa<MemRefType>(type))
-      return kernel.emitOpError("expects memrefs as arguments, got ") << type;
-  MLIRContext *context = kernels.getContext();
+  gpu::GPUFuncOp check;
+  if (!launch->layoutCheck.empty()) {
+    check = kernels.lookupSymbol<gpu::GPUFuncOp>(launch->layoutCheck);
+    if (!check)
+      return kernel.emitOpError("expects a kernel @")
+             << launch->layoutCheck
+             << " beside it, which its layout_check names";
+  }
   bool hasMatrices = usesMatrices(kernel);
-  spirv::TargetEnvAttr environment =
-      environmentOf(target.getValue(), hasMatrices, context);
   OpBuilder b(kernels);
   auto module = spirv::ModuleOp::create(
       b, kernels.getLoc(), spirv::AddressingModel::Logical,
       hasMatrices ? spirv::MemoryModel::Vulkan : spirv::MemoryModel::GLSL450,
       std::nullopt, kernels.getName());
-  module->setAttr(spirv::getTargetEnvAttrName(), environment);
+  module->setAttr(
+      spirv::getTargetEnvAttrName(),
+      environmentOf(target.getValue(), hasMatrices, b.getContext()));
   module->setAttr(kTargetAttrName, target);
-  spirv::FuncOp function = moveKernel(module, kernel, *launch);
   // What a mapping declared itself.
-  for (auto variable :
-       llvm::make_early_inc_range(kernels.getOps<spirv::GlobalVariableOp>()))
-    variable->moveBefore(function);
-  function->setAttr(kLaunchAttrName, kernel->getAttr(kLaunchAttrName));
-  limitIndices(function);
-  bool hasDouble = target.getValue().has("float64");
-  bool hasLong = target.getValue().has("int64");
-  if ((!hasDouble &&
-       failed(verifyWithoutDouble(function, target.getValue()))) ||
-      failed(lowerKernelMemory(module, function, hasDouble, hasLong)))
+  for (Operation &op : llvm::make_early_inc_range(*kernels.getBody()))
+    if (isa<spirv::GlobalVariableOp, spirv::SpecConstantOp>(op))
+      op.moveBefore(module.getBody(), module.getBody()->end());
+  const TargetDescription &description = target.getValue();
+  if (failed(convertKernel(module, kernel, launch->workgroup, description)))
     return failure();
-  function.getBody().front().eraseArguments(0, function.getNumArguments());
-  function.setFunctionType(b.getFunctionType({}, {}));
-  if ((!hasLong && failed(emulateWideIntegers(function))) ||
-      failed(convert(function, environment)))
+  if (check &&
+      failed(convertKernel(module, check, launch->subgroupSize, description)))
     return failure();
-  forbidContraction(function);
   kernels.erase();
   return success();
 }
@@ -371,7 +405,7 @@ struct MappedToSPIRV : attn::impl::MappedToSPIRVBase<MappedToSPIRV> {
         if (kernel->hasAttr(kLaunchAttrName))
           found.push_back({kernels, kernel});
     for (auto [kernels, kernel] : found)
-      if (failed(convertKernel(kernels, kernel)))
+      if (failed(convertKernels(kernels, kernel)))
         return signalPassFailure();
   }
 };

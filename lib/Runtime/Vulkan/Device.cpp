@@ -258,3 +258,13 @@ Error Device::run(function_ref<void(VkCommandBuffer)> record,
   }
   return wait(fence->get(), *timeout, what);
 }
+
+void Device::makeVisible(VkCommandBuffer commands) const {
+  VkMemoryBarrier memory{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr,
+                         VK_ACCESS_SHADER_WRITE_BIT,
+                         VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_HOST_READ_BIT};
+  vk.vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
+                          VK_PIPELINE_STAGE_TRANSFER_BIT |
+                              VK_PIPELINE_STAGE_HOST_BIT,
+                          0, 1, &memory, 0, nullptr, 0, nullptr);
+}

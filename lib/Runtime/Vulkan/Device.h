@@ -29,6 +29,9 @@ public:
   llvm::Error run(llvm::function_ref<void(VkCommandBuffer)> record,
                   const llvm::Twine &what) const;
 
+  /// Records that what kernels wrote is to be seen by copies and the host.
+  void makeVisible(VkCommandBuffer commands) const;
+
   /// The first memory type of `allowed` (a bit each) with all of `flags`.
   std::optional<uint32_t> findMemory(uint32_t allowed,
                                      VkMemoryPropertyFlags flags) const;

@@ -130,6 +130,9 @@ Error Instance::open() {
                              "; a loader of Vulkan 1.1 or later is needed");
   ATTN_VULKAN_ENTRY_POINTS(X)
 #undef X
+#define X(name) vk.name = reinterpret_cast<PFN_##name>(find(handle, #name));
+  ATTN_VULKAN_OPTIONAL_ENTRY_POINTS(X)
+#undef X
   return Error::success();
 }
 

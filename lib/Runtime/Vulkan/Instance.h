@@ -76,12 +76,17 @@ namespace attn::vulkan {
   X(vkDestroyFence)                                                            \
   X(vkWaitForFences)                                                           \
   X(vkQueueSubmit)
+/// Null where the loader does not know them.
+#define ATTN_VULKAN_OPTIONAL_ENTRY_POINTS(X)                                   \
+  X(vkGetPipelineExecutablePropertiesKHR)                                      \
+  X(vkGetPipelineExecutableStatisticsKHR)
 // clang-format on
 
 struct Functions {
 #define X(name) PFN_##name name = nullptr;
   ATTN_VULKAN_GLOBAL_ENTRY_POINTS(X)
   ATTN_VULKAN_ENTRY_POINTS(X)
+  ATTN_VULKAN_OPTIONAL_ENTRY_POINTS(X)
 #undef X
 };
 

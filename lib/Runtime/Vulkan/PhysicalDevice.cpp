@@ -30,7 +30,8 @@ static constexpr KnownExtension
                         0},
     kAtomicFloat = {VK_EXT_SHADER_ATOMIC_FLOAT_EXTENSION_NAME, 0},
     kCooperativeMatrix = {VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME, 0},
-    kBfloat16 = {VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME, 0};
+    kBfloat16 = {VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME, 0},
+    kExecutables = {VK_KHR_PIPELINE_EXECUTABLE_PROPERTIES_EXTENSION_NAME, 0};
 
 /// Without features of their own: code generators rely on these.
 static constexpr const char *kOthers[] = {
@@ -41,9 +42,9 @@ static constexpr const char *kOthers[] = {
     "VK_KHR_portability_subset"};
 
 static constexpr KnownExtension kWithFeatures[] = {
-    kStorage16,    kStorage8,         kFloat16Int8,     kMemoryModel,
-    kSubgroupSize, kIntegerDot,       kWorkgroupLayout, kAtomicFloat,
-    kBfloat16,     kCooperativeMatrix};
+    kStorage16,    kStorage8,          kFloat16Int8,     kMemoryModel,
+    kSubgroupSize, kIntegerDot,        kWorkgroupLayout, kAtomicFloat,
+    kBfloat16,     kCooperativeMatrix, kExecutables};
 
 VkPhysicalDeviceFeatures2 PhysicalDevice::chain(Features &features) const {
   auto head = zeroed<VkPhysicalDeviceFeatures2>(
@@ -86,6 +87,10 @@ VkPhysicalDeviceFeatures2 PhysicalDevice::chain(Features &features) const {
   link(features.bfloat16,
        VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR,
        kBfloat16);
+  link(
+      features.executables,
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PIPELINE_EXECUTABLE_PROPERTIES_FEATURES_KHR,
+      kExecutables);
   return head;
 }
 

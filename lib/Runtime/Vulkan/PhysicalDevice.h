@@ -21,6 +21,7 @@ struct Features {
   VkPhysicalDeviceShaderAtomicFloatFeaturesEXT atomicFloat;
   VkPhysicalDeviceCooperativeMatrixFeaturesKHR cooperativeMatrix;
   VkPhysicalDeviceShaderBfloat16FeaturesKHR bfloat16;
+  VkPhysicalDevicePipelineExecutablePropertiesFeaturesKHR executables;
 };
 
 /// A device of the list, as it describes itself.

@@ -1,9 +1,11 @@
 //===- Pipeline.cpp - A compiled Vulkan kernel ----------------------------===//
 
 #include "Pipeline.h"
+#include "LayoutCheck.h"
 #include "PipelineCache.h"
 #include "Requirements.h"
 #include "SpirvModule.h"
+#include "Statistics.h"
 
 using namespace llvm;
 using namespace attn;
@@ -21,9 +23,8 @@ uint32_t attn::vulkan::pushedBytes(const LaunchDescription &launch) {
              : 0;
 }
 
-Error Pipeline::createLayout(const Device &device,
-                             const LaunchDescription &launch) {
-  std::vector<VkDescriptorSetLayoutBinding> bindings(boundBuffers(launch));
+Error Pipeline::createLayout(const Device &device, const Entry &entry) {
+  std::vector<VkDescriptorSetLayoutBinding> bindings(entry.buffers);
   for (size_t i = 0; i < bindings.size(); ++i)
     bindings[i] = {uint32_t(i), VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 1,
                    VK_SHADER_STAGE_COMPUTE_BIT, nullptr};
@@ -38,8 +39,7 @@ Error Pipeline::createLayout(const Device &device,
               .moveInto(descriptors))
     return error;
   VkDescriptorSetLayout set = descriptors.get();
-  VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0,
-                            pushedBytes(launch)};
+  VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, entry.pushedBytes};
   auto info = zeroed<VkPipelineLayoutCreateInfo>(
       VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO);
   info.setLayoutCount = 1;
@@ -52,41 +52,28 @@ Error Pipeline::createLayout(const Device &device,
       .moveInto(pipelineLayout);
 }
 
-/// Whether the pipeline may ask for subgroups without idle threads.
-static bool hasFullSubgroups(const Device &device,
-                             const LaunchDescription &launch) {
-  Expected<int64_t> threads = constantSize(launch.workgroup[0]);
-  if (!threads) {
-    consumeError(threads.takeError());
-    return false;
-  }
-  return device.physical.features.subgroupSize.computeFullSubgroups &&
-         *threads % launch.subgroupSize == 0;
-}
-
-Expected<Pipeline> Pipeline::create(const Device &device,
-                                    const Artifact &artifact) {
-  const LaunchDescription &launch = artifact.launch;
+Expected<Pipeline> Pipeline::compile(const Device &device,
+                                     ArrayRef<uint32_t> code,
+                                     const Entry &entry,
+                                     VkPipelineCache cache) {
   Pipeline result;
-  Expected<std::vector<uint32_t>> code = readModule(artifact);
-  if (!code)
-    return code.takeError();
-  if (Error error = result.createLayout(device, launch))
+  if (Error error = result.createLayout(device, entry))
     return error;
-  std::string what = "cannot load kernel '" + launch.name + "'";
+  std::string what = "cannot load kernel '" + entry.name + "'";
   auto moduleInfo = zeroed<VkShaderModuleCreateInfo>(
       VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO);
-  moduleInfo.codeSize = 4 * code->size();
-  moduleInfo.pCode = code->data();
+  moduleInfo.codeSize = 4 * code.size();
+  moduleInfo.pCode = code.data();
   auto module = createOwned<&Functions::vkCreateShaderModule,
                             &Functions::vkDestroyShaderModule, VkShaderModule>(
       device, moduleInfo, what);
   if (!module)
     return module.takeError();
-  Expected<PipelineCache> cache = PipelineCache::open(device, *code);
-  if (!cache)
-    return cache.takeError();
 
+  VkBool32 isLayoutKnown = entry.isLayoutKnown;
+  VkSpecializationMapEntry constant{0, 0, sizeof(isLayoutKnown)};
+  VkSpecializationInfo constants{1, &constant, sizeof(isLayoutKnown),
+                                 &isLayoutKnown};
   auto subgroup = zeroed<VkPipelineShaderStageRequiredSubgroupSizeCreateInfo>(
       VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO);
   auto info = zeroed<VkComputePipelineCreateInfo>(
@@ -94,22 +81,55 @@ Expected<Pipeline> Pipeline::create(const Device &device,
   info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
   info.stage.stage = VK_SHADER_STAGE_COMPUTE_BIT;
   info.stage.module = module->get();
-  info.stage.pName = launch.entry.c_str();
+  info.stage.pName = entry.name.c_str();
+  if (entry.isLayoutKnown)
+    info.stage.pSpecializationInfo = &constants;
   info.layout = result.layout();
-  if (launch.subgroupSize &&
-      device.physical.features.subgroupSize.subgroupSizeControl) {
-    subgroup.requiredSubgroupSize = launch.subgroupSize;
+  const auto &control = device.physical.features.subgroupSize;
+  if (entry.subgroupSize && control.subgroupSizeControl) {
+    subgroup.requiredSubgroupSize = entry.subgroupSize;
     info.stage.pNext = &subgroup;
-    if (hasFullSubgroups(device, launch))
+    // Subgroups without idle threads.
+    if (control.computeFullSubgroups && entry.threads % entry.subgroupSize == 0)
       info.stage.flags |=
           VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT;
   }
+  bool saysStatistics = wantsStatistics(device);
+  if (saysStatistics)
+    info.flags |= VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR;
   VkPipeline handle = VK_NULL_HANDLE;
-  VkResult made = device.vk.vkCreateComputePipelines(
-      device.handle, cache->get(), 1, &info, nullptr, &handle);
+  VkResult made = device.vk.vkCreateComputePipelines(device.handle, cache, 1,
+                                                     &info, nullptr, &handle);
   result.pipeline = {device, handle};
   if (Error error = device.check(made, what))
     return error;
-  cache->save(device);
+  if (saysStatistics)
+    printStatistics(device, handle, entry.name);
+  return result;
+}
+
+Expected<Pipeline> Pipeline::create(const Device &device,
+                                    const Artifact &artifact) {
+  const LaunchDescription &launch = artifact.launch;
+  Expected<std::vector<uint32_t>> code = readModule(artifact);
+  if (!code)
+    return code.takeError();
+  Entry entry;
+  entry.name = launch.entry;
+  entry.buffers = boundBuffers(launch);
+  entry.pushedBytes = pushedBytes(launch);
+  entry.subgroupSize = launch.subgroupSize;
+  if (Error error = constantSize(launch.workgroup[0]).moveInto(entry.threads))
+    return error;
+  if (!launch.layoutCheck.empty())
+    if (Error error =
+            askLayout(device, launch, *code).moveInto(entry.isLayoutKnown))
+      return error;
+  Expected<PipelineCache> cache = PipelineCache::open(device, *code);
+  if (!cache)
+    return cache.takeError();
+  Expected<Pipeline> result = compile(device, *code, entry, cache->get());
+  if (result)
+    cache->save(device);
   return result;
 }

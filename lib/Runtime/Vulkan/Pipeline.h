@@ -16,13 +16,26 @@ public:
   static llvm::Expected<Pipeline> create(const Device &device,
                                          const Artifact &artifact);
 
+  /// An entry point of a module, what it takes, and how it runs.
+  struct Entry {
+    std::string name;
+    uint32_t buffers = 0, pushedBytes = 0;
+    /// Threads of a workgroup, and of a subgroup that is asked for or 0.
+    int64_t threads = 0, subgroupSize = 0;
+    /// Specialisation constant 0.
+    bool isLayoutKnown = false;
+  };
+  static llvm::Expected<Pipeline> compile(const Device &device,
+                                          llvm::ArrayRef<uint32_t> code,
+                                          const Entry &entry,
+                                          VkPipelineCache cache);
+
   VkPipeline get() const { return pipeline.get(); }
   VkPipelineLayout layout() const { return pipelineLayout.get(); }
   VkDescriptorSetLayout setLayout() const { return descriptors.get(); }
 
 private:
-  llvm::Error createLayout(const Device &device,
-                           const LaunchDescription &launch);
+  llvm::Error createLayout(const Device &device, const Entry &entry);
 
   Owned<VkDescriptorSetLayout, &Functions::vkDestroyDescriptorSetLayout>
       descriptors;

@@ -24,8 +24,8 @@ static StringRef bytesOf(ArrayRef<uint32_t> words) {
                    4 * words.size());
 }
 
-/// One file a kernel, driver and device; "" without a place.
-static std::string pathFor(const Device &device, ArrayRef<uint32_t> code) {
+std::string attn::vulkan::cachePath(const Device &device,
+                                    ArrayRef<uint32_t> code) {
   SmallString<128> path;
   if (!sys::path::cache_directory(path))
     return "";
@@ -61,7 +61,7 @@ static std::string readCache(StringRef path) {
 Expected<PipelineCache> PipelineCache::open(const Device &device,
                                             ArrayRef<uint32_t> code) {
   PipelineCache result;
-  result.path = pathFor(device, code);
+  result.path = cachePath(device, code);
   std::string data = readCache(result.path);
   result.bytesRead = data.size();
   auto info = zeroed<VkPipelineCacheCreateInfo>(

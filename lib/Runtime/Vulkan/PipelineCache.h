@@ -7,6 +7,10 @@
 
 namespace attn::vulkan {
 
+/// Where what is known of a kernel (its module) on this driver and device is
+/// kept, without an ending; "" where there is no place for it.
+std::string cachePath(const Device &device, llvm::ArrayRef<uint32_t> code);
+
 /// What the driver made of one kernel, kept for the next process in a file of
 /// $XDG_CACHE_HOME/attn or ~/.cache/attn. A cache that cannot be read or
 /// written costs time and is no error.

@@ -8,7 +8,7 @@
 
 #include "attn/Runtime/Vulkan/VulkanKernel.h"
 #include "../StridedBuffer.h"
-#include "Buffer.h"
+#include "Bindings.h"
 #include "Pipeline.h"
 #include "Requirements.h"
 #include "attn/Runtime/Arguments.h"
@@ -20,8 +20,6 @@ using namespace llvm;
 using namespace attn;
 using namespace attn::vulkan;
 
-using DescriptorPool =
-    Owned<VkDescriptorPool, &Functions::vkDestroyDescriptorPool>;
 using QueryPool = Owned<VkQueryPool, &Functions::vkDestroyQueryPool>;
 
 namespace {
@@ -31,8 +29,7 @@ struct Launch {
   std::vector<int32_t> scalars;
   /// One an argument, and the scalars' when they are in one.
   std::vector<Buffer> buffers;
-  DescriptorPool pool;
-  VkDescriptorSet set = VK_NULL_HANDLE;
+  Bindings bindings;
   std::array<uint32_t, 3> grid;
 };
 
@@ -52,7 +49,6 @@ private:
   Error evaluateGrid(ArrayRef<HostTensor> arguments, Launch &launch);
   Error placeArguments(MutableArrayRef<HostTensor> arguments, Launch &launch);
   Error placeScalars(Launch &launch);
-  Error bindBuffers(Launch &launch);
   void record(VkCommandBuffer commands, const Launch &launch);
   Error copyBack(Launch &launch);
   Expected<double> timeOnce(const Launch &launch, const Buffer *flush,
@@ -149,48 +145,6 @@ Error VulkanKernel::placeScalars(Launch &launch) {
   return launch.buffers.back().write(launch.scalars.data(), bytes, "sizes");
 }
 
-Error VulkanKernel::bindBuffers(Launch &launch) {
-  uint32_t count = launch.buffers.size();
-  VkDescriptorPoolSize size{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
-                            std::max(count, 1u)};
-  auto poolInfo = zeroed<VkDescriptorPoolCreateInfo>(
-      VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO);
-  poolInfo.maxSets = 1;
-  poolInfo.poolSizeCount = 1;
-  poolInfo.pPoolSizes = &size;
-  if (Error error =
-          createOwned<&Functions::vkCreateDescriptorPool,
-                      &Functions::vkDestroyDescriptorPool, VkDescriptorPool>(
-              *device, poolInfo, "descriptors")
-              .moveInto(launch.pool))
-    return error;
-  VkDescriptorSetLayout layout = pipeline.setLayout();
-  auto info = zeroed<VkDescriptorSetAllocateInfo>(
-      VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO);
-  info.descriptorPool = launch.pool.get();
-  info.descriptorSetCount = 1;
-  info.pSetLayouts = &layout;
-  if (Error error = device->check(device->vk.vkAllocateDescriptorSets(
-                                      device->handle, &info, &launch.set),
-                                  "descriptors"))
-    return error;
-  std::vector<VkDescriptorBufferInfo> infos(count);
-  std::vector<VkWriteDescriptorSet> writes(count);
-  for (uint32_t i = 0; i < count; ++i) {
-    infos[i] = {launch.buffers[i].get(), 0, VK_WHOLE_SIZE};
-    writes[i] =
-        zeroed<VkWriteDescriptorSet>(VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET);
-    writes[i].dstSet = launch.set;
-    writes[i].dstBinding = i;
-    writes[i].descriptorCount = 1;
-    writes[i].descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER;
-    writes[i].pBufferInfo = &infos[i];
-  }
-  device->vk.vkUpdateDescriptorSets(device->handle, count, writes.data(), 0,
-                                    nullptr);
-  return device->check(VK_SUCCESS, "descriptors");
-}
-
 Expected<Launch> VulkanKernel::prepare(MutableArrayRef<HostTensor> arguments) {
   Launch launch;
   if (Error error = checkArguments(arguments))
@@ -201,7 +155,9 @@ Expected<Launch> VulkanKernel::prepare(MutableArrayRef<HostTensor> arguments) {
     return error;
   if (Error error = placeScalars(launch))
     return error;
-  if (Error error = bindBuffers(launch))
+  if (Error error =
+          Bindings::create(*device, pipeline.setLayout(), launch.buffers)
+              .moveInto(launch.bindings))
     return error;
   return launch;
 }
@@ -226,8 +182,7 @@ void VulkanKernel::record(VkCommandBuffer commands, const Launch &launch) {
     return;
   vk.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE,
                        pipeline.get());
-  vk.vkCmdBindDescriptorSets(commands, VK_PIPELINE_BIND_POINT_COMPUTE,
-                             pipeline.layout(), 0, 1, &launch.set, 0, nullptr);
+  launch.bindings.bind(*device, commands, pipeline.layout());
   if (uint32_t bytes = pushedBytes(description()))
     vk.vkCmdPushConstants(commands, pipeline.layout(),
                           VK_SHADER_STAGE_COMPUTE_BIT, 0, bytes,
@@ -256,10 +211,7 @@ Error VulkanKernel::launch(MutableArrayRef<HostTensor> arguments) {
   if (Error error = device->run(
           [&](VkCommandBuffer commands) {
             record(commands, *launch);
-            barrier(*device, commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
-                    VK_ACCESS_SHADER_WRITE_BIT,
-                    VK_PIPELINE_STAGE_TRANSFER_BIT | VK_PIPELINE_STAGE_HOST_BIT,
-                    VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_HOST_READ_BIT);
+            device->makeVisible(commands);
           },
           "kernel '" + description().name + "'"))
     return error;

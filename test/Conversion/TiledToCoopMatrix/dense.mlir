@@ -18,18 +18,17 @@
 //              Two slabs of queries, as left sides.
 // CHECK:         spirv.ControlBarrier <Workgroup>, <Workgroup>
 // CHECK-COUNT-8: spirv.KHR.CooperativeMatrixLoad {{.+}}, <RowMajor>, <NonPrivatePointer> : {{.+}} -> !spirv.coopmatrix<16x16xf16, Subgroup, MatrixA>
-// CHECK:         scf.for
+//              Blocks that the mask leaves alone have a loop of their own.
+// CHECK:         scf.while
+// CHECK:           scf.condition
 // CHECK:           spirv.ControlBarrier <Workgroup>, <Workgroup>
 //                Scores of four matrices, each of a depth of four.
 // CHECK:           %[[KEYS:.+]] = spirv.KHR.CooperativeMatrixLoad {{.+}}, <ColumnMajor>, <NonPrivatePointer> : {{.+}} -> !spirv.coopmatrix<16x16xf16, Subgroup, MatrixB>
 // CHECK-NEXT:      spirv.KHR.CooperativeMatrixMulAdd %{{.+}}, %[[KEYS]],
 // CHECK-NEXT:      spirv.KHR.CooperativeMatrixMulAdd %{{.+}}, %[[KEYS]],
 // CHECK:           spirv.ControlBarrier <Workgroup>, <Workgroup>
-//                Masks in blocks on an edge.
-// CHECK:           scf.if
-// CHECK:             arith.cmpi sle
-// CHECK:             arith.select
 //                A new reference where one element of the subgroup calls for it.
+// CHECK-NOT:       arith.cmpi sle
 // CHECK:           spirv.GL.FMax
 // CHECK:           %[[ANY:.+]] = spirv.GroupNonUniformAny <Subgroup>
 // CHECK:           scf.if %[[ANY]]
@@ -42,9 +41,17 @@
 // CHECK:           %[[LEFT:.+]] = spirv.CompositeInsert %[[HALF]], %{{.+}}[0 : i32] : f16 into !spirv.coopmatrix<16x16xf16, Subgroup, MatrixA>
 // CHECK:           spirv.KHR.CooperativeMatrixLoad {{.+}}, <RowMajor>, <NonPrivatePointer> : {{.+}} -> !spirv.coopmatrix<16x16xf16, Subgroup, MatrixB>
 // CHECK:           spirv.KHR.CooperativeMatrixMulAdd
+//              Masks in blocks on an edge.
+// CHECK:         scf.for
+// CHECK:           scf.if
+// CHECK:             arith.cmpi sle
+// CHECK:             arith.select
+// CHECK:           spirv.GroupNonUniformAny <Subgroup>
+// CHECK:           spirv.KHR.CooperativeMatrixMulAdd
 //              The output through shared memory, in units.
 // CHECK:         spirv.ControlBarrier <Workgroup>, <Workgroup>
-// CHECK:         spirv.KHR.CooperativeMatrixStore {{.+}} !spirv.coopmatrix<16x16xf16, Subgroup, MatrixA>
+// CHECK:         spirv.FConvert %{{.+}} : !spirv.coopmatrix<16x16xf32, Subgroup, MatrixAcc> to !spirv.coopmatrix<16x16xf16, Subgroup, MatrixAcc>
+// CHECK:         spirv.KHR.CooperativeMatrixStore {{.+}} !spirv.coopmatrix<16x16xf16, Subgroup, MatrixAcc>
 // CHECK:         scf.for
 // CHECK:           spirv.Store "StorageBuffer" %{{.+}} : vector<4xi32>
 #target = #attn.target<name = "vulkan-coopmat", family = "vulkan", arch = "vulkan1.3", capabilities = ["matrix_layout_shared"], matrix_units = [["coopmat", "f16", 16, 16, 16, 1]], subgroup_size = 32>
@@ -68,6 +75,67 @@ func.func @odd(%q: memref<1x1x?x59xbf16>, %k: memref<1x1x?x59xbf16>, %v: memref<
   attn.attention %q, %k, %v target(#target)
     tiling(#attn.tiling<block_query = 16, block_key = 16, product = "coopmat">)
     outs(%o : memref<1x1x?x59xbf16>) : memref<1x1x?x59xbf16>, memref<1x1x?x59xbf16>, memref<1x1x?x59xbf16>
+  return
+}
+
+// -----
+
+// The target says where elements lie: a constant chooses a body in which a
+// thread knows its two rows of a matrix, and lanes of a row exchange what they
+// hold. The other body is that of an unknown layout.
+
+// CHECK-LABEL: gpu.module @known_kernels
+// CHECK:       spirv.SpecConstant @layout_is_known spec_id(0) = false
+// CHECK:       gpu.func @known(
+// CHECK-SAME:    layout_check = "known_layout"
+// CHECK:         %[[KNOWN:.+]] = spirv.mlir.referenceof @layout_is_known : i1
+// CHECK:         scf.if %[[KNOWN]]
+// CHECK-NOT:       arith.uitofp
+// CHECK:           scf.for
+// CHECK:             spirv.GroupNonUniformAny <Subgroup>
+// CHECK:             scf.if {{.+}} -> (f32, f32, f32, f32, !spirv.coopmatrix<16x16xf32, Subgroup, MatrixAcc>)
+// CHECK-NOT:           spirv.Store
+// CHECK:               %[[ONE:.+]] = spirv.GroupNonUniformShuffleXor <Subgroup> %[[PART:.+]], %{{.+}} : f32, i32
+// CHECK:               %[[PAIR:.+]] = spirv.GL.FMax %[[PART]], %[[ONE]]
+// CHECK:               %[[TWO:.+]] = spirv.GroupNonUniformShuffleXor <Subgroup> %[[PAIR]], %{{.+}} : f32, i32
+// CHECK:               spirv.GL.FMax %[[PAIR]], %[[TWO]]
+// CHECK:         } else {
+// CHECK:           arith.uitofp
+// CHECK:           scf.if {{.+}} -> (f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, !spirv.coopmatrix<16x16xf32, Subgroup, MatrixAcc>)
+//              The question to the device: an accumulator and a left side are made
+//              of numbers, stored, and read as words.
+// CHECK:       gpu.func @known_layout(%[[ANSWER:.+]]: memref<32xi32>) kernel
+// CHECK:         spirv.KHR.CooperativeMatrixStore {{.+}} !spirv.coopmatrix<16x16xf32, Subgroup, MatrixAcc>
+// CHECK:         spirv.KHR.CooperativeMatrixStore {{.+}} !spirv.coopmatrix<16x16xf16, Subgroup, MatrixA>
+// CHECK:         spirv.Load "Workgroup" %{{.+}} ["NonPrivatePointer"] : vector<4xi32>
+// CHECK:         memref.store %{{.+}}, %[[ANSWER]]
+#target = #attn.target<name = "vulkan-coopmat", family = "vulkan", arch = "vulkan1.3", capabilities = ["matrix_layout_shared"], matrix_units = [["coopmat", "f16", 16, 16, 16, 1]], matrix_layout = [1, 8, 128, 2, 4, 16, 32, 64], subgroup_size = 32>
+func.func @known(%q: memref<1x1x256x16xf16>, %k: memref<1x1x256x16xf16>, %v: memref<1x1x256x16xf16>, %o: memref<1x1x256x16xf16>) {
+  attn.attention %q, %k, %v target(#target)
+    tiling(#attn.tiling<block_query = 16, block_key = 16, product = "coopmat", softmax = "conditional">)
+    outs(%o : memref<1x1x256x16xf16>) : memref<1x1x256x16xf16>, memref<1x1x256x16xf16>, memref<1x1x256x16xf16>
+  return
+}
+
+// -----
+
+// Left sides lie otherwise than accumulators: probabilities become one through
+// the memory that rows are reduced in.
+
+// CHECK-LABEL: gpu.module @apart_kernels
+// CHECK:       gpu.func @apart(
+// CHECK:         scf.for
+// CHECK:           %[[HALVES:.+]] = spirv.FConvert %{{.+}} : !spirv.coopmatrix<16x16xf32, Subgroup, MatrixAcc> to !spirv.coopmatrix<16x16xf16, Subgroup, MatrixAcc>
+// CHECK:           spirv.ControlBarrier <Subgroup>, <Subgroup>
+// CHECK:           spirv.KHR.CooperativeMatrixStore %{{.+}}, %[[HALVES]]
+// CHECK:           spirv.ControlBarrier <Subgroup>, <Subgroup>
+// CHECK:           %[[LEFT:.+]] = spirv.KHR.CooperativeMatrixLoad {{.+}} -> !spirv.coopmatrix<16x16xf16, Subgroup, MatrixA>
+// CHECK:           spirv.KHR.CooperativeMatrixMulAdd %[[LEFT]],
+#target = #attn.target<name = "amd", family = "vulkan", arch = "vulkan1.3", matrix_units = [["coopmat", "f16", 16, 16, 16, 1]], subgroup_size = 32>
+func.func @apart(%q: memref<1x1x256x16xf16>, %k: memref<1x1x256x16xf16>, %v: memref<1x1x256x16xf16>, %o: memref<1x1x256x16xf16>) {
+  attn.attention %q, %k, %v target(#target)
+    tiling(#attn.tiling<block_query = 16, block_key = 16, product = "coopmat", softmax = "conditional">)
+    outs(%o : memref<1x1x256x16xf16>) : memref<1x1x256x16xf16>, memref<1x1x256x16xf16>, memref<1x1x256x16xf16>
   return
 }
 

@@ -33,9 +33,9 @@ func.func @lanes(%q: memref<1x1x96x16xf16>, %k: memref<1x1x96x16xf16>, %v: memre
 
 // -----
 
-#target = #attn.target<name = "vulkan-coopmat", family = "vulkan", arch = "vulkan1.3", matrix_units = [["coopmat", "f16", 16, 16, 16, 1]], subgroup_size = 32>
+#target = #attn.target<name = "vulkan-coopmat", family = "vulkan", arch = "vulkan1.3", capabilities = ["matrix_layout_shared"], matrix_units = [["coopmat", "f16", 16, 16, 16, 1]], matrix_layout = [1, 8, 128, 2, 4, 16, 32, 32], subgroup_size = 32>
 func.func @layout(%q: memref<1x1x96x16xf16>, %k: memref<1x1x96x16xf16>, %v: memref<1x1x96x16xf16>, %o: memref<1x1x96x16xf16>) {
-  // expected-error @+1 {{cannot map tiles to cooperative matrices: expected a target whose left sides lie as accumulators do}}
+  // expected-error @+1 {{cannot map tiles to cooperative matrices: expected a matrix_layout that names each power of two below 256 once}}
   attn.attention %q, %k, %v target(#target)
     tiling(#attn.tiling<block_query = 16, block_key = 16, product = "coopmat">)
     outs(%o : memref<1x1x96x16xf16>) : memref<1x1x96x16xf16>, memref<1x1x96x16xf16>, memref<1x1x96x16xf16>

@@ -212,6 +212,42 @@ TEST_F(VulkanKernelTest, KeepsWhatTheDriverCompiled) {
   expectCopies(makeGather(), 10);
 }
 
+TEST_F(VulkanKernelTest, AsksForTheLayoutOnce) {
+  auto copies = [&](StringRef check) {
+    Artifact artifact = makeArtifact("layout");
+    artifact.launch.subgroupSize = 8;
+    artifact.launch.layoutCheck = check.str();
+    std::unique_ptr<Kernel> kernel = cantFail(loadKernel(artifact));
+    std::vector<HostTensor> arguments = makeArguments(100);
+    cantFail(kernel->launch(arguments));
+    std::vector<double> zeros(100, 0);
+    bool isZero = arguments[1].toDoubles() == zeros;
+    EXPECT_TRUE(isZero || arguments[1].toDoubles() == arguments[0].toDoubles());
+    return !isZero;
+  };
+  // One answer a module: these share one.
+  auto forget = [&] {
+    std::error_code error;
+    for (sys::fs::directory_iterator it(cacheFolder + "/attn", error), end;
+         !error && it != end; it.increment(error))
+      if (StringRef(it->path()).ends_with(".layout"))
+        sys::fs::remove(it->path());
+  };
+  EXPECT_FALSE(copies(""));
+  EXPECT_FALSE(copies("doubts"));
+  EXPECT_FALSE(copies("agrees")) << "the answer was not kept";
+  forget();
+  EXPECT_TRUE(copies("agrees"));
+  EXPECT_TRUE(copies("doubts")) << "the answer was not kept";
+  {
+    Variable unknown("ATTN_VULKAN_LAYOUT", "unknown");
+    EXPECT_FALSE(copies("agrees"));
+  }
+  Variable nowhere("XDG_CACHE_HOME", "/proc/none");
+  EXPECT_TRUE(copies("agrees"));
+  EXPECT_FALSE(copies("doubts"));
+}
+
 TEST_F(VulkanKernelTest, RefusesWhatTheDeviceLacks) {
   Artifact artifact = makeGather();
   artifact.launch.features = "Int16,CooperativeMatrixKHR";

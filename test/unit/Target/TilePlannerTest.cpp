@@ -357,7 +357,7 @@ TEST(TilePlanner, CooperativeMatricesTakeWhatWasMeasured) {
   }
   EXPECT_EQ(
       plan(makeProblem("f16", 4096, 64), targetNamed("amd")).tiling.product,
-      "fma");
+      "coopmat");
 }
 
 /// A target that an user wrote by hand may leave numbers out.
