@@ -79,6 +79,8 @@ void LaneLister::addCandidate(int64_t threads, int64_t lanes,
   c.tiles.push_back({"scores", kRegisters, tiles.scores() * words * 4});
   c.tiles.push_back(
       {"accumulator", kRegisters, tiles.accumulator() * words * 4});
+  c.tiles.push_back({"copies under way", kRegisters,
+                     tiles.ahead * LaneTiles::kQuad * words * 4});
   c.tiles.push_back(
       {"factors and addresses", kRegisters, kOverhead * words * 4});
   addBudget(c, kShared, target.scratchBytes);

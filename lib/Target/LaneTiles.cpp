@@ -10,6 +10,9 @@ int64_t attn::lanesOfGroup(const TargetDescription &target) {
   return target.subgroupSize > 0 ? target.subgroupSize : 32;
 }
 
+/// More quads than that would take the registers of a tile.
+static constexpr int64_t kMostAhead = 8;
+
 /// A load of a quad takes as long as that many multiply-adds.
 static constexpr int64_t kLoadCost = 4;
 
@@ -39,6 +42,9 @@ LaneTiles::LaneTiles(const Tiling &tiling, const TargetDescription &target,
     keys = k;
     quads = q;
   }
+  ahead = divideCeil(tiling.blockKey * std::max(depth, width), threads);
+  if (ahead > kMostAhead)
+    ahead = 0;
   int64_t quadBytes = kQuad * accumulatorBytes;
   pitch = depth == 0 ? 0 : depth | 1;
   queryBytes = tiling.blockQuery * pitch * quadBytes;

@@ -30,6 +30,9 @@ struct LaneTiles {
   /// Quads of a row of queries and keys, and from one such row to the next;
   /// quads of a row of values, which lie without gaps.
   int64_t depth = 0, pitch = 0, width = 0;
+  /// Quads of a block of keys or of values that a thread copies, held in
+  /// registers while a product runs; 0: too many, they are copied in between.
+  int64_t ahead = 0;
   /// Bytes in shared memory. Keys, then values, pass through `block`;
   /// `reduction` carries a number a row across the threads that share it,
   /// `seen` which keys the rows of each row of threads see, and a vote.

@@ -88,15 +88,41 @@ struct Thread {
   }
 };
 
-/// Copies `rows` of the tile that `read` names, from `firstRow` (index) of its
-/// view on, to `tile`, whose rows are `pitch` quads apart. Rows past the end
-/// and columns behind the last are zero; so are rows that are not seen.
-mlir::LogicalResult
-copyTile(Thread &thread, const SharedTile &tile, int64_t rows, int64_t pitch,
-         mlir::vector::TransferReadOp read, mlir::IRMapping &scalars,
-         mlir::Value firstRow,
-         llvm::function_ref<mlir::FailureOr<mlir::Value>(mlir::Value row)>
-             isSeen = {});
+/// A matrix of the tiled form in main memory, for one task. Rows past the end
+/// and columns behind the last are zero.
+class TileCopy {
+public:
+  /// `rows` of what `read` names go to `tile`, whose rows are `pitch` quads
+  /// apart.
+  TileCopy(Thread &thread, const SharedTile &tile, int64_t rows, int64_t pitch,
+           mlir::vector::TransferReadOp read, mlir::IRMapping &scalars);
+
+  /// Copies rows from `firstRow` (index) of the view on; those that are not
+  /// seen are zero.
+  using IsSeen =
+      llvm::function_ref<mlir::FailureOr<mlir::Value>(mlir::Value row)>;
+  mlir::LogicalResult copy(mlir::Value firstRow, IsSeen isSeen = {});
+  /// The same in two steps: a thread's quads, and their way to shared memory.
+  Registers load(mlir::Value firstRow);
+  void store(const Registers &loaded);
+
+  /// Quads of the tile, of all threads together.
+  int64_t size() const { return rows * quads; }
+
+private:
+  /// `isReal`: null where every row is.
+  mlir::Value loadQuad(mlir::Value row, mlir::Value quad, mlir::Value firstRow,
+                       mlir::Value isReal);
+  mlir::Value isInside(mlir::Value row, mlir::Value firstRow);
+
+  Thread &thread;
+  GpuEmitter &e;
+  SharedTile tile;
+  int64_t rows, pitch, columns, quads;
+  /// Every row of a tile is one of the view; neighbours lie side by side.
+  bool isWhole, isPacked;
+  mlir::Value view;
+};
 
 /// Scores of the block of keys, [rows][keys].
 Registers multiplyQueryKey(Thread &thread);

@@ -1,17 +1,20 @@
 //===- Sweep.cpp - The sweep of a workgroup -------------------------------===//
 //
 // All threads of a workgroup visit the same blocks, so that barriers stand in
-// uniform control flow. Keys, then values, pass through one buffer:
+// uniform control flow. Keys, then values, pass through one buffer, and come to
+// registers while a product runs:
 //
-//   copy Q
+//   copy Q; load K of the first block
 //   for each key/value block that the masks reach:
-//     barrier; copy K
-//     barrier; S = Q K; score region, masks; greatest of a thread's rows
-//     barrier; greatest of the rows; copy V
+//     barrier; store K
+//     barrier; load V; S = Q K; score region, masks; greatest of own rows
+//     barrier; greatest of the rows; store V
 //     softmax; store P
-//     barrier; acc += P V
+//     barrier; load K of the next block; acc += P V
 //
-// Values of keys that no row of the task sees are left out of the copy.
+// Values of keys that no row of the task sees are left out: which those are is
+// known behind the scores, and the values are copied then. Keys are copied at
+// the start of a block where the next one may be hidden whole.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,15 +30,31 @@ class Sweep {
 public:
   Sweep(Thread &thread, IRMapping &scalars, LaneLayout &layout)
       : thread(thread), kernel(thread.kernel), form(kernel.form), e(thread.e),
-        scalars(scalars), layout(layout), softmax(thread, layout, scalars) {}
+        scalars(scalars), layout(layout), softmax(thread, layout, scalars) {
+    if (form.key)
+      key.emplace(thread, thread.block, form.blockKey, kernel.tiles.pitch,
+                  form.key, scalars);
+    if (form.value)
+      value.emplace(thread, thread.block, form.blockKey, kernel.tiles.width,
+                    form.value, scalars);
+  }
 
   LogicalResult run();
 
 private:
+  bool loadsKeysAhead() const {
+    return key && kernel.tiles.ahead > 0 && !form.reach;
+  }
+  bool loadsValuesAhead() const {
+    return value && kernel.tiles.ahead > 0 && !kernel.dropsUnseen();
+  }
+  /// Keys of the block at `position`, if there is one.
+  Registers loadKeys(Value position);
   /// The scalars of the block; then, if it may be hidden whole, whether it is
   /// reached.
   LogicalResult enterBlock(Value position);
-  FailureOr<SoftmaxState> visit(Value position, SoftmaxState state);
+  FailureOr<SoftmaxState> visit(Value position, SoftmaxState state,
+                                Registers &keys);
   FailureOr<Value> voteSeen();
   LogicalResult noteSeen();
   FailureOr<Value> isSeen(Value key);
@@ -48,6 +67,7 @@ private:
   IRMapping &scalars;
   LaneLayout &layout;
   LaneSoftmax softmax;
+  std::optional<TileCopy> key, value;
 };
 } // namespace
 
@@ -155,40 +175,55 @@ void Sweep::storeProbabilities(const Registers &probabilities) {
   }
 }
 
-FailureOr<SoftmaxState> Sweep::visit(Value position, SoftmaxState state) {
-  const LaneTiles &tiles = kernel.tiles;
+Registers Sweep::loadKeys(Value position) {
+  if (!loadsKeysAhead())
+    return {};
+  int64_t count = llvm::divideCeil(key->size(), kernel.tiles.threads);
+  Registers zeros(count, e.zero(kernel.quadType()));
+  Value end = scalars.lookup(form.sweep.getUpperBound());
+  return e.branch(e.less(position, end), zeros,
+                  [&]() { return key->load(position); });
+}
+
+/// `keys` are those of this block, and then of the next.
+FailureOr<SoftmaxState> Sweep::visit(Value position, SoftmaxState state,
+                                     Registers &keys) {
   if (form.reach) {
     LaneScalars lane(e, scalars);
     if (failed(lane.clone(*form.reach.thenBlock())))
       return failure();
   }
   thread.barrier();
-  if (form.key && failed(copyTile(thread, thread.block, form.blockKey,
-                                  tiles.pitch, form.key, scalars, position)))
+  if (loadsKeysAhead())
+    key->store(keys);
+  else if (key && failed(key->copy(position)))
     return failure();
   thread.barrier();
+  Registers values;
+  if (loadsValuesAhead())
+    values = value->load(position);
   FailureOr<Registers> scores = softmax.finishScores(
       multiplyQueryKey(thread), [&]() { return noteSeen(); });
   if (failed(scores))
     return failure();
   Registers max = softmax.newMaximum(*scores, state);
   auto seen = [&](Value row) { return isSeen(row); };
-  function_ref<FailureOr<Value>(Value)> drop;
-  if (kernel.dropsUnseen())
-    drop = seen;
-  if (form.value &&
-      failed(copyTile(thread, thread.block, form.blockKey, tiles.width,
-                      form.value, scalars, position, drop)))
+  if (loadsValuesAhead())
+    value->store(values);
+  else if (value && failed(kernel.dropsUnseen() ? value->copy(position, seen)
+                                                : value->copy(position)))
     return failure();
   FailureOr<Registers> probabilities =
       softmax.update(*scores, std::move(max), state);
   if (failed(probabilities))
     return failure();
-  if (form.value) {
+  if (value) {
     storeProbabilities(*probabilities);
     thread.barrier();
-    state.acc = multiplyProbabilitiesValue(thread, state.acc);
   }
+  keys = loadKeys(e.add(position, form.blockKey));
+  if (value)
+    state.acc = multiplyProbabilitiesValue(thread, state.acc);
   return state;
 }
 
@@ -197,35 +232,43 @@ FailureOr<SoftmaxState> Sweep::visit(Value position, SoftmaxState state) {
 //===----------------------------------------------------------------------===//
 
 LogicalResult Sweep::run() {
-  if (form.query &&
-      failed(copyTile(thread, thread.query, form.blockQuery, kernel.tiles.pitch,
-                      form.query, scalars,
-                      scalars.lookup(form.query.getIndices()[0]))))
-    return failure();
+  if (form.query) {
+    TileCopy query(thread, thread.query, form.blockQuery, kernel.tiles.pitch,
+                   form.query, scalars);
+    if (failed(query.copy(scalars.lookup(form.query.getIndices()[0]))))
+      return failure();
+  }
   FailureOr<SoftmaxState> state = softmax.initial();
   if (failed(state))
     return failure();
   IRMapping task = scalars;
+  Value first = scalars.lookup(form.sweep.getLowerBound());
+  Registers inits = state->values();
+  size_t stateSize = inits.size();
+  llvm::append_range(inits, loadKeys(first));
   bool valid = true;
-  Registers last =
-      e.loop(scalars.lookup(form.sweep.getLowerBound()),
-             scalars.lookup(form.sweep.getUpperBound()), e.index(form.blockKey),
-             state->values(), [&](Value position, ValueRange carried) {
-               SoftmaxState inner = state->with(carried);
-               auto visitBlock = [&]() {
-                 FailureOr<SoftmaxState> next = visit(position, inner);
-                 valid &= succeeded(next);
-                 return (valid ? *next : inner).values();
-               };
-               valid = succeeded(enterBlock(position));
-               if (!valid || !form.reach)
-                 return valid ? visitBlock() : inner.values();
-               Value isReached = scalars.lookup(form.reach.getCondition());
-               return e.branch(isReached, inner.values(), visitBlock);
-             });
+  Registers last = e.loop(
+      first, scalars.lookup(form.sweep.getUpperBound()), e.index(form.blockKey),
+      inits, [&](Value position, ValueRange carried) {
+        SoftmaxState inner = state->with(carried.take_front(stateSize));
+        auto visitBlock = [&]() {
+          Registers keys(carried.drop_front(stateSize));
+          FailureOr<SoftmaxState> next = visit(position, inner, keys);
+          valid &= succeeded(next);
+          Registers values = (valid ? *next : inner).values();
+          llvm::append_range(values, keys);
+          return values;
+        };
+        valid = succeeded(enterBlock(position));
+        if (!valid || !form.reach)
+          return valid ? visitBlock() : Registers(carried);
+        Value isReached = scalars.lookup(form.reach.getCondition());
+        return e.branch(isReached, carried, visitBlock);
+      });
   scalars = task;
   if (!valid)
     return failure();
+  last.truncate(stateSize);
   softmax.finish(state->with(last));
   return success();
 }

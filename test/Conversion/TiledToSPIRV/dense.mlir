@@ -19,10 +19,15 @@
 // CHECK:             %[[QUAD:.+]] = vector.load %{{.+}} : memref<64x32xf16, strided<[32, 1], offset: ?>>, vector<4xf16>
 // CHECK:             arith.extf %[[QUAD]] : vector<4xf16> to vector<4xf32>
 // CHECK:             memref.store %{{.+}}, %[[QUERY]]
+//              Keys of the first block wait in registers.
+// CHECK:           scf.if
+// CHECK:             vector.load
 // CHECK:           scf.for
 // CHECK:             gpu.barrier
-// CHECK:             vector.load
+// CHECK:             memref.store
 // CHECK:             gpu.barrier
+//                  Values come while the scores are multiplied.
+// CHECK:             vector.load
 //                  Scores, two quads of depth at a time.
 // CHECK:             scf.for
 // CHECK:               memref.load %[[QUERY]]
@@ -32,11 +37,14 @@
 // CHECK:             memref.store %{{.+}}, %[[ROWS:.+]][%{{.+}}] : memref<128xf32, #gpu.address_space<workgroup>>
 // CHECK:             gpu.barrier
 // CHECK:             memref.load %[[ROWS]]
-// CHECK:             vector.load
+// CHECK-NOT:         vector.load
+// CHECK:             memref.store
 // CHECK:             math.exp2
 //                  A thread's four rows for one key.
 // CHECK:             memref.store %{{.+}} : memref<64xvector<4xf32>, #gpu.address_space<workgroup>>
 // CHECK:             gpu.barrier
+//                  Keys of the next block.
+// CHECK:             vector.load
 // CHECK:             scf.for
 // CHECK:               math.fma
 // CHECK-NOT:         gpu.barrier
