@@ -53,7 +53,7 @@ static IRMapping enterTaskInGroups(GpuEmitter &e, const CoopKernel &kernel,
   int64_t rows = form.target.cacheBytes / (3 * std::max<int64_t>(rowBytes, 1));
   Value group;
   if (form.rightBound && rows > 0) {
-    Value blocks = taskSizes(e, form, outline)[2];
+    Value blocks = taskSizes(e, form.tasks, outline)[2];
     group = e.max(e.div(e.i32(rows), e.mul(blocks, form.blockQuery)), e.i32(1));
   }
   return enterTask(e, form, outline, number, group);
