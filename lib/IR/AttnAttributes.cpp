@@ -86,9 +86,9 @@ mlir::LogicalResult TilingAttr::verify(EmitError emitError, Tiling value) {
   if (registers.failed)
     return mlir::failure();
   if (value.softmax != "exact" && value.softmax != "conditional" &&
-      value.softmax != "stale")
+      value.softmax != "stale" && value.softmax != "raised")
     return emitError()
-           << "expects softmax to be exact, conditional or stale, got "
+           << "expects softmax to be exact, conditional, stale or raised, got "
            << value.softmax;
   return mlir::success();
 }

@@ -85,6 +85,8 @@ void TensorCoreLister::addSharedTiles(Candidate &c) const {
              {"key blocks", kShared, t.stages * t.blockKey * dim * 2},
              {"value blocks", kShared, t.stages * t.blockKey * valueDim * 2},
              {"barriers", kShared, 1024}};
+  if (problem.hasSegments)
+    c.tiles.push_back({"ranges of segment ids", kShared, 2048});
 }
 
 void TensorCoreLister::finish(Candidate &c, double overlap, double macsShare,
@@ -124,6 +126,11 @@ void TensorCoreLister::addWgmma(int64_t groups, int64_t blockQuery,
   int64_t split = groups * unit.m / blockQuery; // of the accumulator's columns
   constexpr int64_t kThreads = 128;
   int64_t accumulator = unit.m * roundUp(problem.valueDim, 8 * split) / split;
+  if (softmax == "raised") {
+    // The row sums come out of the product with a column of ones.
+    accumulator += unit.m * 8;
+    c.tiles.push_back({"ones", kShared, 2048});
+  }
   c.tiles.push_back({"accumulator", kRegisters, accumulator * 4 / kThreads});
   c.tiles.push_back({"scores", kRegisters, unit.m * blockKey * 4 / kThreads});
   c.tiles.push_back(
@@ -131,8 +138,10 @@ void TensorCoreLister::addWgmma(int64_t groups, int64_t blockQuery,
   c.tiles.push_back(
       {"statistics and addresses", kRegisters, kWgmmaOverhead * 4});
   addBudget(c, kShared, target.scratchBytes);
-  // setmaxnreg: what the producer gives up goes to the consumers.
-  addBudget(c, kRegisters, (groups >= 3 ? 160 : 240) * 4);
+  // setmaxnreg: what the producer gives up goes to the consumers; a search for
+  // blocks keeps some.
+  int64_t registers = (groups >= 3 ? 160 : 240) - (problem.hasSegments ? 8 : 0);
+  addBudget(c, kRegisters, registers * 4);
 
   // Q and K both come from shared memory, 128 bytes a cycle: key blocks below
   // 64 starve the tensor cores.
@@ -147,7 +156,8 @@ void TensorCoreLister::addWgmma(int64_t groups, int64_t blockQuery,
                    : groups == 2 ? 0.7
                                  : 0.9;
   // Measured: conditional rescaling costs 11 to 14 % over a stale maximum.
-  double cost = softmax == "stale"         ? 1.05
+  double cost = softmax == "raised"        ? 1.0
+                : softmax == "stale"       ? 1.05
                 : softmax == "conditional" ? 1.2
                                            : 1.4;
   finish(c, overlap, share / split, cost);
@@ -170,14 +180,17 @@ void TensorCoreLister::listWgmma() const {
   // Measured on an H200 to beat cuDNN's forward, except the last two rows:
   // they serve short sequences.
   static constexpr Schedule kSchedules[] = {
-      {64, 3, 128, 2, 2}, {128, 3, 64, 4, 2}, {128, 2, 128, 2, 2},
-      {256, 2, 80, 2, 1}, {256, 2, 64, 2, 1}, {256, 1, 64, 2, 1},
-      {256, 1, 32, 2, 1}};
+      {64, 3, 128, 4, 2}, {128, 3, 64, 4, 2}, {128, 2, 128, 2, 2},
+      {192, 2, 80, 2, 2}, {256, 2, 80, 2, 1}, {256, 2, 64, 2, 1},
+      {256, 1, 64, 2, 1}, {256, 1, 32, 2, 1}};
   int64_t dim = std::max(problem.headDim, problem.valueDim);
+  // An lse is that of probabilities that were not rounded.
+  bool raises = unit.type == "bf16" && !problem.returnsLse &&
+                problem.valueDim % 64 == 0 && problem.valueDim <= 128;
   for (const Schedule &s : kSchedules)
     if (dim <= s.maxDim)
       addWgmma(s.groups, s.groups * unit.m, s.blockKey, s.stages, s.queryStages,
-               "stale");
+               raises ? "raised" : "stale");
 }
 
 void planner::listTensorCoreSchedules(const AttentionProblem &problem,

@@ -30,13 +30,21 @@ ReferenceRange ReferenceRange::of(FloatType type) {
   return {kGrowth, 0x1p4};
 }
 
+/// Units whose results stay in the registers of those who ask for them. Others
+/// write scores to memory, finished.
+static bool leavesScores(llvm::StringRef product) {
+  return product == "wgmma" || product == "mma";
+}
+
 SoftmaxUpdate::SoftmaxUpdate(TileBuilder &b, AttentionOp op)
-    : b(b), type(op.getAccumulatorType()),
+    : b(b), type(op.getAccumulatorType()), elementType(op.getElementType()),
       rowType(b.typeOf(Extent::PerRow, type)),
       exponent(TileScore::exponent(op)),
       c(exponent.factor * llvm::numbers::log2e),
       isConditional(op.getTilingAttr().getValue().softmax == "conditional"),
-      isStale(op.getTilingAttr().getValue().softmax == "stale"),
+      isRaised(op.getTilingAttr().getValue().softmax == "raised"),
+      isStale(op.getTilingAttr().getValue().softmax == "stale" || isRaised),
+      keepsScores(leavesScores(op.getTilingAttr().getValue().product)),
       isRounded(op.getElementType().getWidth() <= 16),
       range(ReferenceRange::of(op.getElementType())),
       zeroRow(b.constant(rowType, 0)) {}
@@ -66,6 +74,19 @@ Value SoftmaxUpdate::exponents(Value scores, const Reference &reference) {
   // Rounded as the tiles of either block saw the references, so that the
   // corrections of a row multiply to exactly its change of reference.
   return arith::SubFOp::create(b, multiply(scores, c), reference.scaled);
+}
+
+Value SoftmaxUpdate::exponents(const AffineScores &scores,
+                               const Reference &reference) {
+  if (scores.isBase())
+    return exponents(scores.base, reference);
+  Type type = scores.base.getType();
+  Value term =
+      b.toTile({arith::NegFOp::create(b, reference.scaled), Extent::PerRow});
+  if (scores.term)
+    term = math::FmaOp::create(b, scores.term, b.constant(type, c), term);
+  return math::FmaOp::create(b, scores.base,
+                             b.constant(type, c * scores.factor), term);
 }
 
 /// What a stale reference is before any key. So low that c times its distance
@@ -100,6 +121,17 @@ Value SoftmaxUpdate::greatest(Value rowMax, Value scores) {
       vector::CombiningKind::MAXNUMF);
   setRole(greatest, role::kRowMax);
   return greatest;
+}
+
+Value SoftmaxUpdate::newReference(Value old, Value scores) {
+  if (!isRaised)
+    return greatest(old, scores);
+  Value none =
+      b.broadcast({b.negativeInfinity(type), Extent::Uniform}, Extent::PerRow);
+  Value raised =
+      arith::AddFOp::create(b, greatest(none, scores),
+                            b.constant(rowType, ReferenceRange::headroom / c));
+  return arith::MaxNumFOp::create(b, old, raised);
 }
 
 SoftmaxUpdate::Reference SoftmaxUpdate::referenceOf(Value rowMax) {
@@ -194,6 +226,24 @@ SoftmaxUpdate::Block SoftmaxUpdate::followMaximum(const SoftmaxState &state,
   return {followed, probabilities};
 }
 
+/// What the block may add, and not what the row may hold: a long row is no
+/// reason to look for a reference. A NaN is out of range: it may come from an
+/// infinite score.
+Value SoftmaxUpdate::addedMuch(Value before, Value after) {
+  Value most = arith::AddFOp::create(b, before, b.constant(rowType, range.sum));
+  return arith::CmpFOp::create(b, arith::CmpFPredicate::UGT, after, most);
+}
+
+/// From 2 on, which is a matter of the exponent alone; a NaN too.
+Value SoftmaxUpdate::exceedsOne(Value probabilities) {
+  auto peak = vector::MultiDimReductionOp::create(
+      b, probabilities, zeroRow, ArrayRef<bool>{false, true},
+      vector::CombiningKind::MAXIMUMF);
+  setRole(peak, role::kPeak);
+  return arith::CmpFOp::create(b, arith::CmpFPredicate::UGE, peak,
+                               b.constant(rowType, 2));
+}
+
 /// Rows whose reference is too far from 0 to be multiplied by c.
 Value SoftmaxUpdate::isFar(Value reference) {
   APFloat largest = APFloat::getLargest(type.getFloatSemantics());
@@ -203,27 +253,50 @@ Value SoftmaxUpdate::isFar(Value reference) {
                                b.constant(rowType, most));
 }
 
+bool SoftmaxUpdate::takesApart() const {
+  return isStale && isRounded && exponent.mayOverflow && keepsScores;
+}
+
+Value SoftmaxUpdate::rebuild(const AffineScores &scores) {
+  if (scores.isBase())
+    return scores.base;
+  Type type = scores.base.getType();
+  Value factor = b.constant(type, scores.factor);
+  Value whole =
+      scores.term
+          ? math::FmaOp::create(b, scores.base, factor, scores.term).getResult()
+          : arith::MulFOp::create(b, scores.base, factor);
+  Value hidden = b.negativeInfinity(type);
+  whole =
+      arith::SelectOp::create(b, equals(scores.base, hidden), hidden, whole);
+  setRole(whole.getDefiningOp(), role::kRebuilt);
+  return whole;
+}
+
 /// stale: the probabilities first; the greatest score only when they are out
 /// of range. Where probabilities are rounded, scores that may overflow are
 /// trusted not to, which saves an operation each, in rows whose reference did
-/// not. An unrounded one would show the rounding of c * reference.
+/// not. An unrounded one would show the rounding of c * reference. So are terms
+/// trusted to be finite: a hidden pair with another one has a NaN as its
+/// probability, and votes.
 SoftmaxUpdate::Block SoftmaxUpdate::keepReference(const SoftmaxState &state,
-                                                  Value scores) {
+                                                  const AffineScores &affine) {
   Reference kept = referenceOf(state.rowMax);
   bool trustsRange = exponent.mayOverflow && isRounded;
   if (trustsRange)
     kept.scaled = multiply(kept.value, c);
-  Value probabilities = math::Exp2Op::create(b, exponents(scores, kept));
+  Value probabilities = math::Exp2Op::create(b, exponents(affine, kept));
   setRole(probabilities.getDefiningOp(), role::kProbabilities);
-  Value rowSum = sum(probabilities, state.rowSum);
-  setRole(rowSum.getDefiningOp(), role::kRowSum);
-  // What the block may add, and not what the row may hold: a long row is no
-  // reason to look for a reference. A NaN is out of range: it may come from an
-  // infinite score.
-  Value most =
-      arith::AddFOp::create(b, state.rowSum, b.constant(rowType, range.sum));
-  Value isBad =
-      arith::CmpFOp::create(b, arith::CmpFPredicate::UGT, rowSum, most);
+  Value scores = rebuild(affine);
+  SoftmaxState same = state;
+  Value isBad;
+  if (isRaised) {
+    isBad = exceedsOne(probabilities);
+  } else {
+    same.rowSum = sum(probabilities, state.rowSum);
+    setRole(same.rowSum.getDefiningOp(), role::kRowSum);
+    isBad = addedMuch(state.rowSum, same.rowSum);
+  }
   if (trustsRange)
     isBad = arith::OrIOp::create(b, isBad, isFar(state.rowMax));
   isBad = vote(isBad);
@@ -235,26 +308,33 @@ SoftmaxUpdate::Block SoftmaxUpdate::keepReference(const SoftmaxState &state,
   SmallVector<Value> results = rescaleIf(
       isBad,
       [&] {
-        Value rowMax = greatest(state.rowMax, scores);
+        Value rowMax = newReference(state.rowMax, scores);
         Reference reference = referenceOf(rowMax);
         Value exact = math::Exp2Op::create(b, exponents(scores, reference));
         SoftmaxState next = correct(state, rowMax, reference);
-        next.rowSum = sum(exact, next.rowSum);
+        if (!isRaised)
+          next.rowSum = sum(exact, next.rowSum);
         return values(next, exact);
       },
-      [&] { return values({state.rowMax, rowSum, state.acc}, probabilities); });
+      [&] { return values(same, probabilities); });
   Block block;
   block.probabilities = results[1];
   results.erase(results.begin() + 1);
   block.state = SoftmaxState::from(results);
+  if (isRaised) {
+    Value rounded =
+        b.castFloat(b.castFloat(block.probabilities, elementType), type);
+    block.state.rowSum = sum(rounded, block.state.rowSum);
+    setRole(block.state.rowSum.getDefiningOp(), role::kRowSum);
+  }
   return block;
 }
 
 SoftmaxState SoftmaxUpdate::update(
-    const SoftmaxState &state, Value scores,
+    const SoftmaxState &state, const AffineScores &scores,
     function_ref<Value(Value probabilities, Value acc)> accumulate) {
-  auto [next, probabilities] =
-      isStale ? keepReference(state, scores) : followMaximum(state, scores);
+  auto [next, probabilities] = isStale ? keepReference(state, scores)
+                                       : followMaximum(state, rebuild(scores));
   if (next.acc)
     next.acc = accumulate(probabilities, next.acc);
   return next;

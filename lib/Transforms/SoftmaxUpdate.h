@@ -14,6 +14,9 @@
 //                ReferenceRange::growth
 //   stale        follows it when a block adds more than ReferenceRange::sum
 //                to a row; the block is then computed a second time
+//   raised       is ReferenceRange::headroom doublings above it, and follows
+//                when a block has a probability above 1; l is the sum of the
+//                probabilities as they were rounded
 //
 // Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018),
 // algorithm 3; with the accumulator, Dao et al., "FlashAttention" (2022),
@@ -36,6 +39,9 @@ struct ReferenceRange {
   /// stale: what a block may add to a row sum. A sum is no less than any of
   /// its probabilities.
   double sum;
+  /// raised: log2 of how much greater a probability may become than the first
+  /// block's.
+  static constexpr double headroom = 30;
 
   /// For probabilities that meet the values in `type`.
   static ReferenceRange of(mlir::FloatType type);
@@ -56,9 +62,15 @@ public:
   /// Before any key.
   SoftmaxState initial(int64_t valueDim);
 
-  /// After the keys of `scores`. `accumulate` adds probabilities times values
-  /// to the accumulator that it is given.
-  SoftmaxState update(const SoftmaxState &state, mlir::Value scores,
+  /// Whether `update` makes use of scores that are taken apart: their exponent
+  /// is then one multiply-add of the base, and another for the term and the
+  /// reference together.
+  bool takesApart() const;
+
+  /// After the keys of `scores`, of which masks have set the base to -inf where
+  /// a pair is hidden. `accumulate` adds probabilities times values to the
+  /// accumulator that it is given.
+  SoftmaxState update(const SoftmaxState &state, const AffineScores &scores,
                       llvm::function_ref<mlir::Value(mlir::Value probabilities,
                                                      mlir::Value acc)>
                           accumulate);
@@ -88,18 +100,26 @@ private:
   };
 
   Block followMaximum(const SoftmaxState &state, mlir::Value scores);
-  Block keepReference(const SoftmaxState &state, mlir::Value scores);
+  Block keepReference(const SoftmaxState &state, const AffineScores &scores);
 
+  /// The scores themselves, hidden ones -inf whatever their term is.
+  mlir::Value rebuild(const AffineScores &scores);
   mlir::Value greatest(mlir::Value rowMax, mlir::Value scores);
+  /// The reference of a stale softmax after a block that moves it.
+  mlir::Value newReference(mlir::Value old, mlir::Value scores);
   Reference referenceOf(mlir::Value rowMax);
   /// c * (scores - reference) for a tile, or for one score per row; where the
   /// reference is scaled, as c * scores - c * reference.
   mlir::Value exponents(mlir::Value scores, const Reference &reference);
+  mlir::Value exponents(const AffineScores &scores, const Reference &reference);
   mlir::Value sum(mlir::Value probabilities, mlir::Value rowSum);
   /// The state as if `rowMax` had been its reference all along.
   SoftmaxState correct(const SoftmaxState &state, mlir::Value rowMax,
                        const Reference &reference);
+  /// i1 a row: what makes it vote for a new reference.
   mlir::Value isFar(mlir::Value reference);
+  mlir::Value addedMuch(mlir::Value before, mlir::Value after);
+  mlir::Value exceedsOne(mlir::Value probabilities);
   /// True when `rows` is true of any row.
   mlir::Value vote(mlir::Value rows);
   /// An scf.if with the role `rescale`.
@@ -115,11 +135,13 @@ private:
   double scoreOfNoKey() const;
 
   TileBuilder &b;
-  mlir::FloatType type;
+  mlir::FloatType type, elementType;
   mlir::Type rowType;
   Exponent exponent;
   double c;
-  bool isConditional, isStale;
+  bool isConditional, isRaised, isStale;
+  /// The matrix unit leaves a block's scores in registers.
+  bool keepsScores;
   /// Probabilities meet the values in 16 bits.
   bool isRounded;
   ReferenceRange range;

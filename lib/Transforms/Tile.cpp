@@ -25,9 +25,9 @@
 //
 // with c = log2 e, times the scale when nothing but masks follows it.
 //
-// That is the softmax "exact". Any m gives the same acc / l, and two others
+// That is the softmax "exact". Any m gives the same acc / l, and three others
 // save the work of following the maximum. `softmax` of #attn.tiling says which
-// of the three it is, docs/Rationale.md why both are exact attention.
+// of the four it is, docs/Rationale.md why all are exact attention.
 //
 //   "conditional": most blocks leave m as it is.
 //       m' = max(m, row maximum of s)                        "row_max"
@@ -50,6 +50,19 @@
 //     with it that key's p is inf, which calls for the branch, and a hidden
 //     one's is 0, which does not.
 //
+//   "raised": as stale, with m so high above the scores that p stays below 1.
+//       p  = exp2(c * (s - m))                               "probabilities"
+//       if any row has not max of p < 2                      "peak", "vote"
+//         m' = max(m, row maximum of s + headroom)           "row_max"
+//         a = exp2(c * (m - m')),  p' = exp2(c * (s - m'))   "correction"
+//         m, p, l, acc = m', p', l * a, acc * a              "rescale"
+//       l = l + row sum of p as it is rounded for V          "row_sum"
+//       acc = acc + p V                                      "accumulator"
+//
+// With "stale" and "raised" s may stand for what masks were applied to, a base
+// of which the scores are a multiple plus a term: the exponent takes them
+// apart, and the branch starts with the scores "rebuilt".
+//
 // This is algorithm 1 of Dao et al., "FlashAttention" (2022), with the loops
 // exchanged (query blocks outside, as in FlashAttention-2, 2023) so that a
 // task owns its rows and nothing but the result is written, and with the
@@ -62,6 +75,9 @@
 // Order of tasks: with a right band bound later query blocks see more keys,
 // so the long ones are handed out first. Each task's result does not depend
 // on the order; equal inputs give equal bits.
+// Order of blocks: here the first comes first. What a block adds does not
+// depend on those before it, but for the reference: a back end may go another
+// way.
 //
 // Padding: blocks past the end of a sequence read zeros. Padded columns are
 // hidden; padded rows are computed and never written, and are kept from
@@ -113,6 +129,11 @@ static LogicalResult verifyTileable(AttentionOpInterface op) {
   if (!tiling)
     return op.emitOpError("expects #attn.tiling to tile; run "
                           "attn-select-tiling first");
+  if (tiling.getValue().softmax == "raised" &&
+      (!op.getElementType().isBF16() || op.getLseType()))
+    return op.emitOpError("expects elements of bf16 and no lse, which its "
+                          "rounded sums are nothing for, to tile with "
+                          "softmax = \"raised\"; state softmax = \"stale\"");
   AttentionShape shape = op.getShape();
   for (auto [name, given] :
        {std::pair<StringRef, int64_t>{"head dimension", shape.headDim},
@@ -291,9 +312,11 @@ SoftmaxState AttentionTiler::visitBlock(const Task &task, Value firstKey,
                                         TileScore &score,
                                         SoftmaxUpdate &softmax,
                                         SoftmaxState state) {
-  Value scores = multiplyScores(task, query, firstKey);
-  scores = score.apply(scores, firstKey);
-  scores = mask.apply(scores);
+  Value product = multiplyScores(task, query, firstKey);
+  AffineScores scores = {score.apply(product, firstKey)};
+  if (softmax.takesApart())
+    scores = score.separate(scores.base);
+  scores.base = mask.apply(scores.base);
   return softmax.update(state, scores, [&](Value probabilities, Value acc) {
     return multiplyValues(task, probabilities, acc, firstKey, mask.seenKeys());
   });

@@ -2,7 +2,9 @@
 
 #include "TileScore.h"
 #include "VectorizeRegion.h"
+#include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -55,6 +57,7 @@ SmallVector<TileValue> TileScore::positions(Value firstKey) {
 
 Value TileScore::apply(Value score, Value firstKey) {
   Type type = score.getType();
+  product = score;
   auto multiply = [&](double factor) {
     if (factor != 1)
       score = arith::MulFOp::create(b, score, b.constant(type, factor),
@@ -86,6 +89,78 @@ Value TileScore::apply(Value score, Value firstKey) {
                                   arith::FastMathFlags::contract);
   }
   return score;
+}
+
+/// The number that a tile holds everywhere.
+static std::optional<double> splatOf(Value tile) {
+  while (auto broadcast = tile.getDefiningOp<vector::BroadcastOp>())
+    tile = broadcast.getSource();
+  auto constant = tile.getDefiningOp<arith::ConstantOp>();
+  if (!constant)
+    return std::nullopt;
+  if (auto number = dyn_cast<FloatAttr>(constant.getValue()))
+    return number.getValueAsDouble();
+  if (auto splat = dyn_cast<SplatElementsAttr>(constant.getValue()))
+    return splat.getSplatValue<APFloat>().convertToDouble();
+  return std::nullopt;
+}
+
+AffineScores TileScore::separate(Value scores) {
+  // Which operand of a sum goes back to the product.
+  llvm::SetVector<Operation *> users;
+  getForwardSlice(product, &users);
+  auto isTerm = [&](Value value) {
+    return value != product && !users.contains(value.getDefiningOp());
+  };
+  auto mayFuse = [](Operation *step) {
+    auto arithmetic = dyn_cast_or_null<arith::ArithFastMathInterface>(step);
+    arith::FastMathFlagsAttr flags =
+        arithmetic ? arithmetic.getFastMathFlagsAttr() : nullptr;
+    return flags &&
+           bitEnumContainsAll(flags.getValue(), arith::FastMathFlags::contract);
+  };
+  auto times = [&](Value value, double factor) -> Value {
+    if (factor == 1)
+      return value;
+    return arith::MulFOp::create(b, value, b.constant(value.getType(), factor),
+                                 arith::FastMathFlags::contract);
+  };
+  AffineScores affine = {scores};
+  auto addTerm = [&](Value term) {
+    term = times(term, affine.factor);
+    affine.term = affine.term
+                      ? arith::AddFOp::create(b, affine.term, term,
+                                              arith::FastMathFlags::contract)
+                      : term;
+  };
+  SmallVector<Operation *> steps;
+  for (Operation *step = scores.getDefiningOp(); mayFuse(step);
+       step = affine.base.getDefiningOp()) {
+    Value x = step->getOperand(0);
+    Value y = step->getNumOperands() == 2 ? step->getOperand(1) : Value();
+    if (isa<arith::AddFOp, arith::MulFOp>(step) && isTerm(x))
+      std::swap(x, y);
+    if (!y || isTerm(x) || !isTerm(y))
+      break;
+    if (isa<arith::AddFOp>(step)) {
+      addTerm(y);
+    } else if (isa<arith::SubFOp>(step)) {
+      addTerm(arith::NegFOp::create(b, y, arith::FastMathFlags::contract));
+    } else if (isa<arith::MulFOp>(step)) {
+      std::optional<double> factor = splatOf(y);
+      if (!factor || !fitsExponent(affine.factor * *factor))
+        break;
+      affine.factor *= *factor;
+    } else {
+      break;
+    }
+    affine.base = x;
+    steps.push_back(step);
+  }
+  for (Operation *step : steps)
+    if (step->use_empty())
+      step->erase();
+  return affine;
 }
 
 Value TileScore::differentiate(Value gradient, Value firstKey,

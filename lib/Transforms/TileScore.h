@@ -26,6 +26,16 @@ struct Exponent {
   bool mayOverflow;
 };
 
+/// A tile of scores as factor * base + term; `factor` is positive, and a null
+/// `term` is 0.
+struct AffineScores {
+  mlir::Value base;
+  double factor = 1;
+  mlir::Value term = {};
+
+  bool isBase() const { return factor == 1 && !term; }
+};
+
 /// What a tile adds to the gradient of a captured tensor: at these indices,
 /// which are in range for visible pairs only.
 struct CaptureGradient {
@@ -44,6 +54,11 @@ public:
   /// The scores of the block that starts at `firstKey`, from its product.
   mlir::Value apply(mlir::Value product, mlir::Value firstKey);
 
+  /// After `apply`: its result, with what it last multiplied by and added taken
+  /// apart. What a region or bias does to a product is often only that (ALiBi,
+  /// tables of distances); then `base` is the product.
+  AffineScores separate(mlir::Value scores);
+
   /// After `apply`, from the gradient of the final scores to that of scale
   /// times product, and to those of captures. `derivative` is that of
   /// score_mod, where there is one.
@@ -58,8 +73,9 @@ private:
   const Task &task;
   AttentionOpInterface op;
   std::optional<BroadcastOperand> bias;
-  /// Of the last block: tanh of the capped score, and what score_mod got.
-  mlir::Value tanh, unmodified;
+  /// Of the last block: its product, tanh of the capped score, and what
+  /// score_mod got.
+  mlir::Value product, tanh, unmodified;
 };
 
 } // namespace attn

@@ -57,7 +57,7 @@ func.func private @f() attributes {t = #attn.tiling<block_query = 4, block_key =
 
 // -----
 
-// expected-error@+1 {{expects softmax to be exact, conditional or stale, got rough}}
+// expected-error@+1 {{expects softmax to be exact, conditional, stale or raised, got rough}}
 func.func private @f() attributes {t = #attn.tiling<block_query = 4, block_key = 4, softmax = "rough">}
 
 // -----

@@ -13,7 +13,7 @@
 // CPU-SAME: tiling(#attn.tiling<block_query = {{[0-9]+}}, block_key = 256, register_rows = 6, register_columns = 64, pack = true>)
 // H200: attn.attention
 // H200-SAME: target(#attn.target<name = "h200", family = "cuda", arch = "sm_90a"
-// H200-SAME: tiling(#attn.tiling<block_query = 192, block_key = 64, stages = 4, query_stages = 2, groups = 3, product = "wgmma", softmax = "stale">)
+// H200-SAME: tiling(#attn.tiling<block_query = 192, block_key = 64, stages = 4, query_stages = 2, groups = 3, product = "wgmma", softmax = "raised">)
 func.func @prefill(%q: tensor<4x16x4096x128xbf16>) -> tensor<4x16x4096x128xbf16> {
   %o = attn.attention %q, %q, %q : tensor<4x16x4096x128xbf16>, tensor<4x16x4096x128xbf16>, tensor<4x16x4096x128xbf16>
     -> tensor<4x16x4096x128xbf16>

@@ -42,3 +42,21 @@ func.func @wide(%q: memref<1x1x8x65537xf32>, %k: memref<1x1x8x65537xf32>, %v: me
     outs(%o : memref<1x1x8x4xf32>) : memref<1x1x8x65537xf32>, memref<1x1x8x65537xf32>, memref<1x1x8x4xf32>
   return
 }
+
+// -----
+
+func.func @raised_f16(%q: memref<1x1x8x4xf16>, %k: memref<1x1x8x4xf16>, %v: memref<1x1x8x4xf16>, %o: memref<1x1x8x4xf16>) {
+  // expected-error@+1 {{expects elements of bf16 and no lse, which its rounded sums are nothing for, to tile with softmax = "raised"; state softmax = "stale"}}
+  attn.attention %q, %k, %v tiling(#attn.tiling<block_query = 4, block_key = 8, softmax = "raised">)
+    outs(%o : memref<1x1x8x4xf16>) : memref<1x1x8x4xf16>, memref<1x1x8x4xf16>, memref<1x1x8x4xf16>
+  return
+}
+
+// -----
+
+func.func @raised_lse(%q: memref<1x1x8x4xbf16>, %k: memref<1x1x8x4xbf16>, %v: memref<1x1x8x4xbf16>, %o: memref<1x1x8x4xbf16>, %l: memref<1x1x8xf32>) {
+  // expected-error@+1 {{expects elements of bf16 and no lse}}
+  attn.attention %q, %k, %v tiling(#attn.tiling<block_query = 4, block_key = 8, softmax = "raised">)
+    outs(%o, %l : memref<1x1x8x4xbf16>, memref<1x1x8xf32>) : memref<1x1x8x4xbf16>, memref<1x1x8x4xbf16>, memref<1x1x8x4xbf16>
+  return
+}

@@ -82,6 +82,90 @@ func.func @stale(%q: memref<1x1x8x16xbf16>, %k: memref<1x1x64x16xbf16>, %v: memr
 
 // -----
 
+// The reference is 30 doublings above the maximum, here 83.177 for a score that
+// is multiplied by 0.36: no probability reaches 2 until one has grown by more.
+// The sum is that of the probabilities as they meet the values.
+
+// CHECK-LABEL: func @raised(
+// CHECK-DAG:   %[[NO_SUM:.+]] = arith.constant dense<0.000000e+00> : vector<4xf32>
+// CHECK-DAG:   %[[NO_KEY:.+]] = arith.constant dense<-1.70141173E+38> : vector<4xf32>
+// CHECK-DAG:   %[[NONE:.+]] = arith.constant dense<0xFF800000> : vector<4xf32>
+// CHECK-DAG:   %[[HEADROOM:.+]] = arith.constant dense<83.17{{.*}}> : vector<4xf32>
+// CHECK-DAG:   %[[TWO:.+]] = arith.constant dense<2.000000e+00> : vector<4xf32>
+// CHECK:       scf.for {{.*}} iter_args(%[[MAX:.+]] = %[[NO_KEY]], %[[SUM:.+]] = %[[NO_SUM]], %[[ACC:.+]] = %{{.+}})
+// CHECK:         %[[SCORES:.+]] = vector.contract {{.*}} {attn.role = "scores"}
+// CHECK:         %[[KEPT:.+]] = math.exp2 %{{.+}} {attn.role = "probabilities"}
+// CHECK-NEXT:    %[[PEAK:.+]] = vector.multi_reduction <maximumf>, %[[KEPT]], %[[NO_SUM]] {attn.role = "peak"} [1]
+// CHECK-NEXT:    %[[IS_BAD:.+]] = arith.cmpf uge, %[[PEAK]], %[[TWO]]
+// CHECK-NEXT:    %[[ANY_BAD:.+]] = vector.multi_reduction <or>, %[[IS_BAD]], %{{.+}} {attn.role = "vote"} [0]
+// CHECK-NEXT:    %[[STATE:.+]]:4 = scf.if %[[ANY_BAD]]
+// CHECK:           %[[GREATEST:.+]] = vector.multi_reduction <maxnumf>, %[[SCORES]], %[[NONE]] {attn.role = "row_max"} [1]
+// CHECK-NEXT:      %[[ABOVE:.+]] = arith.addf %[[GREATEST]], %[[HEADROOM]]
+// CHECK-NEXT:      %[[NEW_MAX:.+]] = arith.maxnumf %[[MAX]], %[[ABOVE]]
+// CHECK:           %[[EXACT:.+]] = math.exp2 %{{.+}} : vector<4x8xf32>
+// CHECK:           %[[CORRECTION:.+]] = math.exp2 %{{.+}} {attn.role = "correction"} : vector<4xf32>
+// CHECK:           %[[CORRECTED_SUM:.+]] = arith.mulf %[[SUM]], %[[CORRECTION]]
+// CHECK:           %[[CORRECTED_ACC:.+]] = arith.mulf %[[ACC]], %{{.+}} : vector<4x16xf32>
+// CHECK:           scf.yield %[[NEW_MAX]], %[[EXACT]], %[[CORRECTED_SUM]], %[[CORRECTED_ACC]]
+// CHECK:         } else {
+// CHECK-NEXT:      scf.yield %[[MAX]], %[[KEPT]], %[[SUM]], %[[ACC]]
+// CHECK:         } {attn.role = "rescale"}
+// CHECK:         %[[ROUNDED:.+]] = arith.truncf %[[STATE]]#1
+// CHECK-NEXT:    %[[WIDE:.+]] = arith.extf %[[ROUNDED]]
+// CHECK-NEXT:    %[[NEW_SUM:.+]] = vector.multi_reduction <add>, %[[WIDE]], %[[STATE]]#2 {attn.role = "row_sum"} [1]
+// CHECK:         scf.yield %[[STATE]]#0, %[[NEW_SUM]], %{{.+}}
+func.func @raised(%q: memref<1x1x8x16xbf16>, %k: memref<1x1x64x16xbf16>, %v: memref<1x1x64x16xbf16>, %o: memref<1x1x8x16xbf16>) {
+  attn.attention %q, %k, %v tiling(#attn.tiling<block_query = 4, block_key = 8, softmax = "raised">)
+    outs(%o : memref<1x1x8x16xbf16>) : memref<1x1x8x16xbf16>, memref<1x1x64x16xbf16>, memref<1x1x64x16xbf16>
+  return
+}
+
+// -----
+
+// Where scores stay in registers, what the region multiplies by and adds is taken
+// apart: (x / 4 + f) / 2 = 0.125 x + f / 2. Masks are applied to x; the exponent is
+// one multiply-add of it and one of f / 2 with the reference. The branch makes the
+// scores again.
+
+// CHECK-LABEL: func @apart(
+// CHECK-DAG:   %[[HALF:.+]] = arith.constant dense<5.000000e-01> : vector<4x8xf32>
+// CHECK-DAG:   %[[HIDDEN:.+]] = arith.constant dense<0xFF800000> : vector<4x8xf32>
+// CHECK-DAG:   %[[LOG2E:.+]] = arith.constant dense<1.44269502> : vector<4x8xf32>
+// CHECK-DAG:   %[[FACTOR:.+]] = arith.constant dense<1.250000e-01> : vector<4x8xf32>
+// CHECK-DAG:   %[[FACTOR_LOG2E:.+]] = arith.constant dense<0.180336878> : vector<4x8xf32>
+// CHECK:       scf.for
+// CHECK:         %[[PRODUCT:.+]] = vector.contract {{.*}} {attn.role = "scores"}
+// CHECK:         %[[POSITION:.+]] = arith.sitofp
+// CHECK-NEXT:    %[[TERM:.+]] = arith.mulf %[[POSITION]], %[[HALF]]
+// CHECK:         %[[BASE:.+]] = scf.if
+// CHECK:           arith.select %{{.+}}, %[[PRODUCT]], %[[HIDDEN]]
+// CHECK:         } {attn.role = "masked"}
+// CHECK:         %[[REFERENCE:.+]] = vector.broadcast %{{.+}} : vector<4x1xf32> to vector<4x8xf32>
+// CHECK-NEXT:    %[[RELATIVE:.+]] = math.fma %[[TERM]], %[[LOG2E]], %[[REFERENCE]]
+// CHECK-NEXT:    %[[EXPONENT:.+]] = math.fma %[[BASE]], %[[FACTOR_LOG2E]], %[[RELATIVE]]
+// CHECK-NEXT:    math.exp2 %[[EXPONENT]] {attn.role = "probabilities"}
+// CHECK-NEXT:    %[[WHOLE:.+]] = math.fma %[[BASE]], %[[FACTOR]], %[[TERM]]
+// CHECK-NEXT:    %[[IS_HIDDEN:.+]] = arith.cmpf oeq, %[[BASE]], %[[HIDDEN]]
+// CHECK-NEXT:    %[[SCORES:.+]] = arith.select %[[IS_HIDDEN]], %[[HIDDEN]], %[[WHOLE]] {attn.role = "rebuilt"}
+// CHECK:         scf.if
+// CHECK:           vector.multi_reduction <maxnumf>, %[[SCORES]], %{{.+}} {attn.role = "row_max"}
+func.func @apart(%q: memref<1x1x8x16xbf16>, %k: memref<1x1x8x16xbf16>, %v: memref<1x1x8x16xbf16>, %o: memref<1x1x8x16xbf16>) {
+  attn.attention %q, %k, %v causal score_mod(%s, %b, %h, %i, %j) {
+      %half = arith.constant 0.5 : f32
+      %ji = arith.subi %j, %i : index
+      %d = arith.index_cast %ji : index to i32
+      %f = arith.sitofp %d : i32 to f32
+      %r = arith.addf %f, %s : f32
+      %t = arith.mulf %r, %half : f32
+      attn.yield %t : f32
+    }
+    tiling(#attn.tiling<block_query = 4, block_key = 8, product = "mma", softmax = "stale">)
+    outs(%o : memref<1x1x8x16xbf16>) : memref<1x1x8x16xbf16>, memref<1x1x8x16xbf16>, memref<1x1x8x16xbf16>
+  return
+}
+
+// -----
+
 // The range is that of the type that the probabilities meet the values in: 2^15
 // for f16, 2^4 for f32.
 

@@ -157,7 +157,9 @@ struct Tiling {
   bool pack = false;
   /// What is subtracted from the scores of a row: their running maximum
   /// ("exact"), or a reference that follows it when it has grown by more than a
-  /// bound ("conditional") or when a row sum leaves a bound ("stale").
+  /// bound ("conditional"), when a row sum leaves a bound ("stale"), or, being
+  /// raised above it, when a probability exceeds 1; then the sum of a row is
+  /// that of the probabilities as they were rounded ("raised", for bf16).
   std::string softmax = "exact";
   /// Of a backward, how the gradient of the query comes about: by a loop nest
   /// of its own, which computes the scores again ("recomputed", deterministic),

@@ -39,6 +39,10 @@ constexpr llvm::StringLiteral kScores = "scores";
 /// scf.if that tests elements in edge blocks only, or the arith.select when
 /// every block is tested.
 constexpr llvm::StringLiteral kMasked = "masked";
+/// arith.select: the scores of a block, made again from the base that masks
+/// were applied to, factor * base + term. Absent where masks are applied to the
+/// scores themselves.
+constexpr llvm::StringLiteral kRebuilt = "rebuilt";
 /// multi_reduction <or>: which keys of the block some row sees.
 constexpr llvm::StringLiteral kSeen = "seen";
 /// multi_reduction <maxnumf>: the running row maximum. In the branch of
@@ -50,17 +54,23 @@ constexpr llvm::StringLiteral kRowMax = "row_max";
 /// `rescale` that is taken, except where the softmax is exact.
 constexpr llvm::StringLiteral kProbabilities = "probabilities";
 constexpr llvm::StringLiteral kCorrection = "correction";
-/// multi_reduction <add>: the running row sum, of `probabilities`.
+/// multi_reduction <add>: the running row sum, of `probabilities`; with a
+/// raised reference, behind `rescale`, of what they were rounded to.
 constexpr llvm::StringLiteral kRowSum = "row_sum";
 /// multi_reduction <or> over an i1 a row: any row must change its reference.
 /// Absent where the softmax is exact. A back end may vote over fewer rows at a
 /// time, and over partial row sums: a bound on a sum bounds its parts.
 constexpr llvm::StringLiteral kVote = "vote";
+/// multi_reduction <maximumf>: the greatest of a row's `probabilities`, for the
+/// vote. With a raised reference only. A back end may take them rounded, and
+/// any number in its place that is on the same side of 2.
+constexpr llvm::StringLiteral kPeak = "peak";
 /// scf.if on the vote. Its first branch corrects to the new reference, the
 /// other yields what it was. Results, `acc` left out without a value
 /// dimension:
 ///   conditional  m, l, acc      before the block's probabilities
 ///   stale        m, p, l, acc   with the block's row sum, before its values
+///   raised       m, p, l, acc   before the block's row sum and its values
 constexpr llvm::StringLiteral kRescale = "rescale";
 /// vector.contract: probabilities times value tile.
 constexpr llvm::StringLiteral kAccumulator = "accumulator";

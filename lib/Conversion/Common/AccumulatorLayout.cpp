@@ -38,6 +38,22 @@ Fragment attn::unpackLeftSide(GpuEmitter &e, const Registers &registers,
   return fragment;
 }
 
+/// The highest bit of an exponent says "2 or more": the bits of all numbers
+/// joined have it where one has. Three numbers an instruction.
+RowPair attn::joinExponents(GpuEmitter &e, const Registers &registers) {
+  RowPair joined;
+  for (auto [i, word] : llvm::enumerate(registers)) {
+    Value &row = joined[i % 2];
+    row = row ? e.bitOr(row, word) : word;
+  }
+  for (Value &row : joined) {
+    Value low = arith::ShLIOp::create(e.b, e.loc, row, e.i32(16));
+    row = e.bitAnd(e.bitOr(row, low), static_cast<int32_t>(0xffff0000));
+    row = arith::BitcastOp::create(e.b, e.loc, e.b.getF32Type(), row);
+  }
+  return joined;
+}
+
 void AccumulatorLayout::withOwnPositions(function_ref<void()> body) {
   Value outer = column;
   column = e.toIndex(e.ptx("mov.b32 $0, $1;", "=r,r", {e.b.getI32Type()},

@@ -44,6 +44,10 @@ Fragment unpackLeftSide(GpuEmitter &e, const Registers &registers,
 /// A value for each of the two rows of a thread.
 using RowPair = std::array<mlir::Value, 2>;
 
+/// For each row a number (f32) that is below 2 where all elements of a left
+/// side of bf16 are; these are not negative.
+RowPair joinExponents(GpuEmitter &e, const Registers &registers);
+
 /// Cuts tiles to the pieces of one thread.
 class AccumulatorLayout {
 public:

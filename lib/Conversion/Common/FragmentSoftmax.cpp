@@ -23,7 +23,8 @@ FailureOr<SoftmaxRows> FragmentSoftmax::initial(Value isFirst) {
   if (failed(max) || failed(sum))
     return failure();
   for (Value &part : *sum)
-    part = e.select(isFirst, part, e.zero(part.getType()));
+    part = sumsInProduct ? e.zero(part.getType())
+                         : e.select(isFirst, part, e.zero(part.getType()));
   return SoftmaxRows{*max, *sum};
 }
 
@@ -38,7 +39,7 @@ FragmentSoftmax::finishScores(Fragment raw,
         [&]() { result = layout.tile(tile, form.blockKey); });
     return succeeded(result);
   };
-  Value score = form.rowMax->getOperand(0);
+  Value score = form.finished;
   scf::IfOp masked = form.masked;
   if (!masked || score != masked->getResult(0)) {
     if (whenTested && failed(whenTested()))
@@ -65,8 +66,14 @@ FragmentSoftmax::finishScores(Fragment raw,
   return Fragment{elements};
 }
 
-RowPair FragmentSoftmax::newMaximum(Fragment &scores, const SoftmaxRows &rows) {
-  RowPair max = layout.maximumOverLanes(layout.maximum(scores, rows.max));
+FailureOr<RowPair> FragmentSoftmax::newMaximum(Fragment finished) {
+  FailureOr<Fragment> scores = finished;
+  if (Value tile = form.rowMax->getOperand(0); tile != form.finished)
+    scores = layout.tile(tile, form.blockKey);
+  FailureOr<RowPair> start = layout.rows(form.rowMax.getAcc());
+  if (failed(scores) || failed(start))
+    return failure();
+  RowPair max = layout.maximumOverLanes(layout.maximum(*scores, *start));
   layout.bind(form.rowMax->getResult(0), max);
   return max;
 }
@@ -96,8 +103,9 @@ LogicalResult FragmentSoftmax::correct(SoftmaxRows &rows, Fragment &acc,
     x = arith::MulFOp::create(e.b, e.loc, x, (*correction)[half]);
   };
   rows.max = max;
-  for (int64_t half : {0, 1})
-    scale(rows.sum[half], half);
+  if (!sumsInProduct)
+    for (int64_t half : {0, 1})
+      scale(rows.sum[half], half);
   if (!isFirst)
     for (int64_t group = 0; group < acc.groups(); ++group)
       for (int64_t half : {0, 1})
@@ -120,11 +128,14 @@ FailureOr<Value> FragmentSoftmax::vote() {
 /// probabilities: what a great one lost, the sum lost with it. Measured on an
 /// H200, it costs 9 to 15 % at narrower ones. An lse wants the sum itself.
 static bool sumsRounded(TiledForm &form) {
-  return form.elementType.getWidth() <= 16 && form.valueDim > 128 && !form.lse;
+  return form.isRaised() || (form.elementType.getWidth() <= 16 &&
+                             form.valueDim > 128 && !form.lse);
 }
 
 Registers FragmentSoftmax::finishProbabilities(Fragment &tile, RowPair &sum) {
   Registers packed = packLeftSide(e, tile, form.elementType);
+  if (sumsInProduct)
+    return packed;
   Fragment summed =
       sumsRounded(form) ? unpackLeftSide(e, packed, form.elementType) : tile;
   sum = layout.sum(summed, sum);
@@ -137,7 +148,10 @@ FailureOr<Registers>
 FragmentSoftmax::followMaximum(Fragment &scores, SoftmaxRows &rows,
                                Fragment &acc, bool isFirst,
                                function_ref<void()> waitForAccumulator) {
-  RowPair max = newMaximum(scores, rows), next = max;
+  FailureOr<RowPair> newMax = newMaximum(scores);
+  if (failed(newMax))
+    return failure();
+  RowPair max = *newMax, next = max;
   Value grew;
   if (form.rescale && !isFirst) {
     FailureOr<Value> any = vote();
@@ -172,30 +186,47 @@ FragmentSoftmax::followMaximum(Fragment &scores, SoftmaxRows &rows,
   return finishProbabilities(*tile, rows.sum);
 }
 
+/// Those of the branch that changes the reference, with rows and `acc`
+/// corrected to it.
+FailureOr<Fragment> FragmentSoftmax::exactProbabilities(Fragment &scores,
+                                                        SoftmaxRows &rows,
+                                                        Fragment &acc,
+                                                        bool isFirst) {
+  if (failed(newMaximum(scores)))
+    return failure();
+  scf::YieldOp results = form.rescale.thenYield();
+  FailureOr<RowPair> reference = layout.rows(results.getOperand(0));
+  if (failed(reference) || failed(correct(rows, acc, *reference, isFirst)))
+    return failure();
+  return layout.tile(results.getOperand(1), form.blockKey);
+}
+
 /// stale. The scores stay where they are until the vote is counted; that
 /// leaves no registers for exponentials beside a running product.
 FailureOr<Registers>
 FragmentSoftmax::keepReference(Fragment &scores, SoftmaxRows &rows,
                                Fragment &acc, bool isFirst,
                                function_ref<void()> waitForAccumulator) {
-  Value exactTile = form.rescale.thenYield().getOperand(1);
   if (isFirst) {
-    if (failed(correct(rows, acc, newMaximum(scores, rows), isFirst)))
-      return failure();
-    FailureOr<Fragment> tile = layout.tile(exactTile, form.blockKey);
+    FailureOr<Fragment> tile = exactProbabilities(scores, rows, acc, isFirst);
     if (failed(tile))
       return failure();
     waitForAccumulator();
     return finishProbabilities(*tile, rows.sum);
   }
   waitForAccumulator();
-  FailureOr<Fragment> tile =
-      layout.tile(form.probabilities->getResult(0), form.blockKey);
+  FailureOr<Fragment> tile = failure();
+  layout.withOwnPositions([&]() {
+    tile = layout.tile(form.probabilities->getResult(0), form.blockKey);
+  });
   if (failed(tile))
     return failure();
   SoftmaxRows kept = rows;
   Registers p = finishProbabilities(*tile, kept.sum);
-  layout.bind(form.rowSum->getResult(0), kept.sum);
+  if (form.peak)
+    layout.bind(form.peak->getResult(0), joinExponents(e, p));
+  else
+    layout.bind(form.rowSum->getResult(0), kept.sum);
   FailureOr<Value> isBad = vote();
   if (failed(isBad))
     return failure();
@@ -205,9 +236,8 @@ FragmentSoftmax::keepReference(Fragment &scores, SoftmaxRows &rows,
   values = e.branch(*isBad, values, [&]() {
     SoftmaxRows exactRows = rows;
     Fragment exactAcc = acc;
-    valid &= succeeded(
-        correct(exactRows, exactAcc, newMaximum(scores, rows), false));
-    FailureOr<Fragment> exact = layout.tile(exactTile, form.blockKey);
+    FailureOr<Fragment> exact =
+        exactProbabilities(scores, exactRows, exactAcc, /*isFirst=*/false);
     valid &= succeeded(exact);
     Registers exactP = valid ? finishProbabilities(*exact, exactRows.sum) : p;
     SmallVector<Value> results = pack(exactRows, exactAcc);
@@ -225,7 +255,7 @@ FragmentSoftmax::update(Fragment scores, SoftmaxRows &rows, Fragment &acc,
   scf::ForOp sweep = form.sweep;
   layout.bind(sweep.getRegionIterArg(0), rows.max);
   layout.bind(sweep.getRegionIterArg(1), rows.sum);
-  layout.bind(form.rowMax->getOperand(0), scores);
+  layout.bind(form.finished, scores);
   return form.isStale()
              ? keepReference(scores, rows, acc, isFirst, waitForAccumulator)
              : followMaximum(scores, rows, acc, isFirst, waitForAccumulator);
@@ -233,7 +263,15 @@ FragmentSoftmax::update(Fragment scores, SoftmaxRows &rows, Fragment &acc,
 
 void FragmentSoftmax::finish(SoftmaxRows rows, Fragment acc) {
   layout.bind(form.sweep.getResult(0), rows.max);
-  layout.bind(form.sweep.getResult(1), layout.sumOverLanes(rows.sum));
+  RowPair sum;
+  if (sumsInProduct) {
+    int64_t last = acc.groups() - 1;
+    sum = {acc.at(last, 0, 0), acc.at(last, 1, 0)};
+    acc.elements.truncate(4 * last);
+  } else {
+    sum = layout.sumOverLanes(rows.sum);
+  }
+  layout.bind(form.sweep.getResult(1), sum);
   if (form.sweep.getNumResults() > 2)
     layout.bind(form.sweep.getResult(2), acc);
 }

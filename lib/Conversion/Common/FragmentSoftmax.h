@@ -24,17 +24,20 @@ struct SoftmaxRows {
 
 class FragmentSoftmax {
 public:
+  /// `sumsInProduct`: row sums come with the values, as the last group of
+  /// columns of `acc`; those of `SoftmaxRows` are not used.
   FragmentSoftmax(GpuEmitter &e, TiledForm &form, AccumulatorLayout &layout,
-                  mlir::IRMapping &scalars)
-      : e(e), form(form), layout(layout), scalars(scalars) {}
+                  mlir::IRMapping &scalars, bool sumsInProduct = false)
+      : e(e), form(form), layout(layout), scalars(scalars),
+        sumsInProduct(sumsInProduct) {}
 
   /// m and l before the first block. The first of the lanes that share a row
   /// (`isFirst`, i1) holds what the row starts with.
   mlir::FailureOr<SoftmaxRows> initial(mlir::Value isFirst);
 
-  /// The scores of a block from the raw product: score region and masks, the
-  /// latter only in blocks on an edge. `whenTested` is called where the masks
-  /// are tested.
+  /// The finished scores of a block, see TiledForm, from the raw product: score
+  /// region and masks, the latter only in blocks on an edge. `whenTested` is
+  /// called where the masks are tested.
   mlir::FailureOr<Fragment>
   finishScores(Fragment raw,
                llvm::function_ref<mlir::LogicalResult()> whenTested = {});
@@ -59,10 +62,14 @@ private:
   mlir::FailureOr<Registers>
   keepReference(Fragment &scores, SoftmaxRows &rows, Fragment &acc,
                 bool isFirst, llvm::function_ref<void()> waitForAccumulator);
-  /// The sum of the probabilities is added to `sum`.
+  /// The sum of the probabilities is added to `sum`, unless a product makes it.
   Registers finishProbabilities(Fragment &tile, RowPair &sum);
-  /// m' from the scores, in the slicer and as the result.
-  RowPair newMaximum(Fragment &scores, const SoftmaxRows &rows);
+  mlir::FailureOr<Fragment> exactProbabilities(Fragment &scores,
+                                               SoftmaxRows &rows, Fragment &acc,
+                                               bool isFirst);
+  /// The greatest of the finished scores and what the row starts with, in the
+  /// slicer and as the result.
+  mlir::FailureOr<RowPair> newMaximum(Fragment finished);
   /// m', l and acc by the factor of the change of reference.
   mlir::LogicalResult correct(SoftmaxRows &rows, Fragment &acc, RowPair max,
                               bool isFirst);
@@ -72,6 +79,7 @@ private:
   TiledForm &form;
   AccumulatorLayout &layout;
   mlir::IRMapping &scalars;
+  bool sumsInProduct;
 };
 
 /// Clones the scalars of `block` whose operands are there.

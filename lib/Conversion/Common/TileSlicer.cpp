@@ -43,8 +43,19 @@ FailureOr<Value> TileSlicer::slice(Value value, const Piece &piece,
   return sliceOp(op, value, piece, shape);
 }
 
-static bool canFuse(arith::MulFOp op) {
-  return bitEnumContainsAll(op.getFastmath(), arith::FastMathFlags::contract);
+static bool isArithmetic(Operation *op) {
+  return OpTrait::hasElementwiseMappableTraits(op) && op->getNumResults() == 1;
+}
+
+/// Negations are exact.
+static bool mayFuse(Operation *op) {
+  if (isa<arith::NegFOp>(op))
+    return true;
+  auto arithmetic = dyn_cast<arith::ArithFastMathInterface>(op);
+  arith::FastMathFlagsAttr flags =
+      arithmetic ? arithmetic.getFastMathFlagsAttr() : nullptr;
+  return flags &&
+         bitEnumContainsAll(flags.getValue(), arith::FastMathFlags::contract);
 }
 
 /// Columns of the tile, counted from 0.
@@ -99,17 +110,12 @@ FailureOr<Value> TileSlicer::sliceOp(Operation *op, Value value,
   if (auto toFloat = dyn_cast<arith::SIToFPOp>(op); toFloat && piece.origin)
     if (std::optional<int64_t> step = positionStep(toFloat, shape))
       return slicePosition(toFloat, *step, piece, shape);
-  if (auto product = dyn_cast<arith::MulFOp>(op); product && piece.origin)
-    for (auto [factor, position] :
-         {std::pair{product.getLhs(), product.getRhs()},
-          std::pair{product.getRhs(), product.getLhs()}})
-      if (std::optional<int64_t> step = positionStep(position, shape);
-          step && canFuse(product) && columnStep(factor, shape) == 0)
-        return sliceScaledPosition(product, factor, *step, piece, shape);
+  if (piece.origin && isLine(value, shape))
+    return sliceLine(value, piece, shape);
   if (auto compare = dyn_cast<arith::CmpIOp>(op); compare && piece.origin)
     if (isStep(compare.getLhs()) && columnStep(compare.getRhs(), shape) == 0)
       return sliceComparison(compare, piece, shape);
-  if (OpTrait::hasElementwiseMappableTraits(op) && op->getNumResults() == 1)
+  if (isArithmetic(op))
     return sliceElementwise(op, piece, shape);
   return op->emitOpError("has no meaning on a piece of a tile; expected "
                          "elementwise arithmetic, broadcasts, positions or "
@@ -230,22 +236,103 @@ FailureOr<Value> TileSlicer::slicePosition(arith::SIToFPOp op, int64_t step,
   return Value(arith::AddFOp::create(b, loc, start, distance));
 }
 
-FailureOr<Value> TileSlicer::sliceScaledPosition(arith::MulFOp op, Value factor,
-                                                 int64_t step,
-                                                 const Piece &piece,
-                                                 Shape shape) {
+bool TileSlicer::isLevel(Value value, Shape shape) {
+  if (columnStep(value, shape) == 0)
+    return true;
+  Operation *op = value.getDefiningOp();
+  return op && !sources.contains(value) && isArithmetic(op) &&
+         llvm::all_of(op->getOperands(),
+                      [&](Value x) { return isLevel(x, shape); });
+}
+
+bool TileSlicer::isLine(Value value, Shape shape) {
+  Operation *op = value.getDefiningOp();
+  if (!op || shape == Shape::Row || sources.contains(value))
+    return false;
+  if (auto broadcast = dyn_cast<vector::BroadcastOp>(op)) {
+    auto source = dyn_cast<VectorType>(broadcast.getSourceType());
+    return source && source.getRank() == 1 && shape == Shape::Tile &&
+           isLine(broadcast.getSource(), Shape::Lanes);
+  }
+  if (positionStep(value, shape))
+    return true;
+  auto line = [&](unsigned i) { return isLine(op->getOperand(i), shape); };
+  auto level = [&](unsigned i) { return isLevel(op->getOperand(i), shape); };
+  auto product = [&]() {
+    return (line(0) && level(1)) || (level(0) && line(1));
+  };
+  if (isa<math::FmaOp>(op))
+    return (product() && (line(2) || level(2))) ||
+           (level(0) && level(1) && line(2));
+  if (!mayFuse(op))
+    return false;
+  if (isa<arith::MulFOp>(op))
+    return product();
+  if (isa<arith::AddFOp, arith::SubFOp>(op))
+    return product() || (line(0) && line(1));
+  return isa<arith::NegFOp>(op) && line(0);
+}
+
+FailureOr<Value> TileSlicer::growth(Value value, const Piece &first,
+                                    Shape shape) {
+  Operation *op = value.getDefiningOp();
+  if (auto broadcast = dyn_cast<vector::BroadcastOp>(op))
+    return growth(broadcast.getSource(), first, Shape::Lanes);
+  auto type = VectorType::get(first.width, b.getF32Type());
+  auto constant = [&](float number) -> Value {
+    return arith::ConstantOp::create(b, loc,
+                                     DenseElementsAttr::get(type, number));
+  };
+  if (std::optional<int64_t> step = positionStep(value, shape))
+    return constant(static_cast<float>(*step));
+  bool isProduct = isa<arith::MulFOp, math::FmaOp>(op);
+  // Null where an operand is level: it does not grow.
+  SmallVector<Value> parts;
+  for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
+    bool grows = isLine(operand, shape), isFactor = isProduct && i < 2;
+    if (!grows && !isFactor) {
+      parts.push_back(Value());
+      continue;
+    }
+    FailureOr<Value> part =
+        grows ? growth(operand, first, shape) : slice(operand, first, shape);
+    if (failed(part))
+      return failure();
+    parts.push_back(*part);
+  }
+  if (isa<arith::NegFOp>(op))
+    return Value(arith::NegFOp::create(b, loc, parts[0]));
+  if (isProduct) {
+    if (!isLine(op->getOperand(0), shape) && !isLine(op->getOperand(1), shape))
+      return parts[2];
+    Value product = arith::MulFOp::create(b, loc, parts[0], parts[1]);
+    if (parts.size() == 2 || !parts[2])
+      return product;
+    return Value(arith::AddFOp::create(b, loc, product, parts[2]));
+  }
+  if (!parts[1])
+    return parts[0];
+  if (isa<arith::AddFOp>(op))
+    return parts[0] ? Value(arith::AddFOp::create(b, loc, parts[0], parts[1]))
+                    : parts[1];
+  Value minuend = parts[0] ? parts[0] : constant(0);
+  return Value(arith::SubFOp::create(b, loc, minuend, parts[1]));
+}
+
+FailureOr<Value> TileSlicer::sliceLine(Value value, const Piece &piece,
+                                       Shape shape) {
   Piece first{piece.row, piece.origin, /*width=*/1};
-  FailureOr<Value> start = slice(op, first, shape);
-  FailureOr<Value> slope = slice(factor, first, shape);
-  if (failed(start) || failed(slope))
+  FailureOr<Value> start = slice(value, first, shape);
+  FailureOr<Value> step = growth(value, first, shape);
+  if (failed(start) || failed(step))
     return failure();
-  Value distance = distances(piece, step);
+  Value distance = distances(piece, 1);
   auto spread = [&](Value one) -> Value {
     return vector::BroadcastOp::create(
         b, loc, distance.getType(), vector::ExtractOp::create(b, loc, one, 0));
   };
   return Value(
-      math::FmaOp::create(b, loc, spread(*slope), distance, spread(*start)));
+      math::FmaOp::create(b, loc, spread(*step), distance, spread(*start)));
 }
 
 /// The distance from the origin is compared with a bound that is counted from

@@ -82,10 +82,15 @@ private:
   mlir::FailureOr<mlir::Value> slicePosition(mlir::arith::SIToFPOp op,
                                              int64_t step, const Piece &piece,
                                              Shape shape);
-  /// The same times a factor of the row.
-  mlir::FailureOr<mlir::Value>
-  sliceScaledPosition(mlir::arith::MulFOp op, mlir::Value factor, int64_t step,
-                      const Piece &piece, Shape shape);
+  /// A line is a float that grows by the same from column to column: a position
+  /// times what is level in the row, plus such. It is computed at the origin,
+  /// and so is its growth; an element is one multiply-add then.
+  bool isLine(mlir::Value value, Shape shape);
+  bool isLevel(mlir::Value value, Shape shape);
+  mlir::FailureOr<mlir::Value> growth(mlir::Value line, const Piece &first,
+                                      Shape shape);
+  mlir::FailureOr<mlir::Value> sliceLine(mlir::Value line, const Piece &piece,
+                                         Shape shape);
   /// How far the columns of a piece are from its origin, in `step`s.
   mlir::Value distances(const Piece &piece, int64_t step);
   mlir::FailureOr<mlir::Value> sliceComparison(mlir::arith::CmpIOp op,

@@ -36,6 +36,8 @@ FailureOr<TiledForm> attn::readTiledForm(scf::ForallOp tasks) {
   bool hasVote = hasKeys && (form.isConditional() || form.isStale());
   form.vote = roles.get<vector::MultiDimReductionOp>(role::kVote, hasVote);
   form.rescale = roles.get<scf::IfOp>(role::kRescale, hasVote);
+  form.peak = roles.get<vector::MultiDimReductionOp>(
+      role::kPeak, hasKeys && form.isRaised());
   // Absent where a head dimension is zero, or no lse is asked for.
   form.query = roles.get<vector::TransferReadOp>(role::kQuery, false);
   form.key = roles.get<vector::TransferReadOp>(role::kKey, false);
@@ -69,6 +71,14 @@ FailureOr<TiledForm> attn::readTiledForm(scf::ForallOp tasks) {
     return failure();
 
   if (hasKeys) {
+    form.finished = form.rowMax->getOperand(0);
+    if (roles.byRole.contains(role::kRebuilt)) {
+      Operation *masked = roles.byRole.lookup(role::kMasked);
+      if (masked)
+        form.finished = masked->getResult(0);
+      else if (form.scores)
+        form.finished = form.scores->getResult(0);
+    }
     auto tile = cast<VectorType>(form.rowMax->getOperand(0).getType());
     form.blockQuery = tile.getDimSize(0);
     form.blockKey = tile.getDimSize(1);

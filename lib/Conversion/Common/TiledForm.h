@@ -33,9 +33,14 @@ struct TiledForm {
   /// Yields the scores with hidden pairs at -inf (and `seen`); absent when
   /// every block, or none, is tested.
   mlir::scf::IfOp masked;
+  /// The tile that a block's softmax starts from, once masks have been applied:
+  /// the scores, or what they are rebuilt from.
+  mlir::Value finished;
   /// Whether row maximum, correction and probabilities come from the block body
   /// or from `rescale`, see the roles.
   mlir::vector::MultiDimReductionOp rowMax, rowSum;
+  /// Of a raised reference only.
+  mlir::vector::MultiDimReductionOp peak;
   /// The test for a new reference, and the branch on it; absent where the
   /// softmax is exact.
   mlir::vector::MultiDimReductionOp vote;
@@ -61,7 +66,9 @@ struct TiledForm {
     return reach ? reach.thenBlock() : sweep.getBody();
   }
   bool isConditional() const { return tiling.softmax == "conditional"; }
-  bool isStale() const { return tiling.softmax == "stale"; }
+  bool isRaised() const { return tiling.softmax == "raised"; }
+  /// The reference is what it was before, until a vote.
+  bool isStale() const { return tiling.softmax == "stale" || isRaised(); }
 };
 
 /// Reads the roles below `tasks`; a missing or repeated one is an error on the

@@ -306,7 +306,7 @@ static bool hasProduct(const TiledForm &form) {
 /// A conditional softmax would save nothing: with the row maximum at hand, a
 /// correction costs less than a vote on it.
 static LogicalResult verifyMappable(TiledForm &form) {
-  if (form.isConditional())
+  if (form.isConditional() || form.isRaised())
     return form.tasks.emitOpError("expects an exact or stale softmax to map to "
                                   "a CPU, got \"")
            << form.tiling.softmax

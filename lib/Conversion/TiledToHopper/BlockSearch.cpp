@@ -2,10 +2,12 @@
 //
 // Segments hide whole blocks from a task, and only their ids tell which. A warp
 // of the producer's warpgroup, the searcher, looks for the blocks of all tasks,
-// ahead of the copies: its lanes reduce the ids of a block together, and it
-// decides on several blocks at a time, so that their loads overlap. What it has
-// found goes through a ring of small stages, one for each use of the key and
-// value rings:
+// ahead of the copies. It keeps a table of the least and the greatest id of
+// blocks of one batch, which most tasks find filled: heads share it, and tasks
+// that follow each other mostly do. Its lanes reduce the ids of a block
+// together, several blocks at a time, so that their loads overlap; then each
+// lane decides on a block of its own. What was found goes through a ring of
+// small stages, one for each use of the key and value rings:
 //
 //   position | position of the next one of the task, or -1 | is masked
 //
@@ -41,10 +43,10 @@ using namespace mlir;
 using namespace attn;
 using namespace attn::hopper;
 
-/// Blocks that are decided on together, a bit each.
+/// Blocks that are decided on together, a bit and a lane each.
 static constexpr int64_t kBatch = 32;
 /// Ids of them that a lane loads at a time: as registers allow.
-static constexpr int64_t kLoads = 8;
+static constexpr int64_t kLoads = 16;
 
 //===----------------------------------------------------------------------===//
 // A block that was found
@@ -104,10 +106,32 @@ private:
     static State from(ValueRange v) { return {v[0], v[1], v[2]}; }
   };
 
-  Value task(Value use);
+  /// What the table has: of a batch, the blocks from `begin` to `end`, counted
+  /// from its first key. Block n is entry n mod HopperKernel::kRanges.
+  struct Table {
+    Value batch, begin, end;
+    Values values() const { return {batch, begin, end}; }
+    static Table from(ValueRange v) { return {v[0], v[1], v[2]}; }
+  };
+
+  /// Finds the blocks of a task; the first is use `use`. Returns the use
+  /// behind.
+  Value task(Value batch, Value use, Table &table);
   State searchBatch(State state, Value first, Value count);
   Values testBatch(Value first, Value count);
-  Values test(Value position);
+  Table cover(const Table &table, const Table &wanted);
+  void fill(const Table &missing);
+  void storeRange(Value number);
+  SmallVector<vector::MultiDimReductionOp, 2> ranges();
+  Value rangeAddress(Value number);
+  bool isBackward() const { return thread.kernel.walksBackward(); }
+  /// The number of the block that is `count` further on the walk.
+  Value further(Value number, Value count) {
+    return isBackward() ? e.sub(number, count) : e.add(number, count);
+  }
+  Value position(Value number) {
+    return e.mul(e.toIndex(number), form.blockKey);
+  }
   void tell(const State &state, Value next);
 
   Thread &thread;
@@ -120,45 +144,115 @@ private:
 };
 } // namespace
 
-/// Whether the block is reached, and whether it is masked (i32, 0 or 1).
-Search::Values Search::test(Value position) {
-  IRMapping block = scalars;
-  block.map(form.sweep.getInductionVar(), position);
-  WarpScalars warp(e, block, e.toIndex(lane));
-  valid &= succeeded(warp.clone(*form.sweep.getBody())) &&
-           succeeded(warp.clone(*form.reach.thenBlock()));
-  Values results;
-  for (Value condition :
-       {form.reach.getCondition(), form.masked.getCondition()}) {
-    valid &= block.contains(condition);
-    results.push_back(valid
-                          ? arith::ExtUIOp::create(e.b, e.loc, e.b.getI32Type(),
-                                                   block.lookup(condition))
-                                .getResult()
-                          : e.i32(0));
-  }
-  return results;
+//===----------------------------------------------------------------------===//
+// The table
+//===----------------------------------------------------------------------===//
+
+/// The least and the greatest id of a block.
+SmallVector<vector::MultiDimReductionOp, 2> Search::ranges() {
+  return llvm::to_vector<2>(
+      form.sweep.getBody()->getOps<vector::MultiDimReductionOp>());
 }
 
-/// A bit for each of `count` blocks from the key `first` on (index): whether it
-/// is reached, and whether it is masked.
-Search::Values Search::testBatch(Value first, Value count) {
+Value Search::rangeAddress(Value number) {
+  Value entry = e.bitAnd(number, HopperKernel::kRanges - 1);
+  return e.add(e.add(thread.shared, thread.kernel.rangesAt),
+               e.mul(entry, HopperKernel::kRangeBytes));
+}
+
+void Search::storeRange(Value number) {
+  IRMapping block = scalars;
+  block.map(form.sweep.getInductionVar(), position(number));
+  WarpScalars warp(e, block, e.toIndex(lane));
+  valid &= succeeded(warp.clone(*form.sweep.getBody()));
+  Value address = rangeAddress(number);
+  for (auto [i, op] : llvm::enumerate(ranges())) {
+    Value id = block.lookupOrNull(op.getResult());
+    valid &= bool(id);
+    if (!valid)
+      return;
+    int64_t offset = i * HopperKernel::kRangeBytes / 2;
+    LLVM::StoreOp::create(e.b, e.loc, id,
+                          sharedPointer(e, e.add(address, offset)));
+  }
+}
+
+void Search::fill(const Table &missing) {
   int64_t step = std::max<int64_t>(
       1, kLoads / llvm::divideCeil(form.blockKey, int64_t(kBatch)));
-  Values none = {e.i32(0), e.i32(0)};
-  return e.loop(
-      e.i32(0), count, e.i32(step), none, [&](Value i, ValueRange bits) {
-        Values result(bits);
-        for (int64_t k = 0; k < step; ++k) {
-          // Past the end, the last block once more.
-          Value number = e.min(e.add(i, k), e.add(count, -1));
-          Value position =
-              e.add(first, e.mul(e.toIndex(number), form.blockKey));
-          for (auto [bit, all] : llvm::zip(test(position), result))
-            all = e.bitOr(all, arith::ShLIOp::create(e.b, e.loc, bit, number));
-        }
-        return result;
-      });
+  auto sync = [&]() { NVVM::SyncWarpOp::create(e.b, e.loc, e.i32(-1)); };
+  sync();
+  e.loop(missing.begin, missing.end, e.i32(step), {}, [&](Value i, ValueRange) {
+    // Past the end, the last block once more. All lanes store the same.
+    for (int64_t k = 0; k < step; ++k)
+      storeRange(e.min(e.add(i, k), e.add(missing.end, -1)));
+    return Values();
+  });
+  sync();
+}
+
+/// Makes the table have the blocks of `wanted`: fills those that are missing
+/// where they adjoin what it has, and it starts anew where they do not.
+Search::Table Search::cover(const Table &table, const Table &wanted) {
+  auto atMost = [&](Value x, Value y) {
+    return e.compare(arith::CmpIPredicate::sle, x, y);
+  };
+  Value isSame = e.compare(arith::CmpIPredicate::eq, table.batch, wanted.batch);
+  Value beginsLater = e.both(isSame, atMost(table.begin, wanted.begin));
+  Value endsEarlier = e.both(isSame, atMost(wanted.end, table.end));
+  return Table::from(e.branchOr(
+      e.both(beginsLater, endsEarlier), [&]() { return table.values(); },
+      [&]() {
+        Value extendsEnd = e.both(beginsLater, atMost(wanted.begin, table.end));
+        Value extendsBegin =
+            e.both(endsEarlier, atMost(table.begin, wanted.end));
+        Table missing = wanted, next = wanted;
+        missing.begin = e.select(extendsEnd, table.end, wanted.begin);
+        missing.end = e.select(extendsBegin, table.begin, wanted.end);
+        fill(missing);
+        constexpr int64_t kMost = HopperKernel::kRanges;
+        next.begin =
+            e.select(extendsEnd, e.max(table.begin, e.add(wanted.end, -kMost)),
+                     wanted.begin);
+        next.end =
+            e.select(extendsBegin, e.min(table.end, e.add(wanted.begin, kMost)),
+                     wanted.end);
+        return next.values();
+      }));
+}
+
+//===----------------------------------------------------------------------===//
+// The tasks
+//===----------------------------------------------------------------------===//
+
+/// A bit for each of `count` blocks from number `first` on: whether it is
+/// reached, and whether it is masked.
+Search::Values Search::testBatch(Value first, Value count) {
+  Value number = further(first, e.min(lane, e.add(count, -1)));
+  IRMapping block = scalars;
+  enterFound(e, form, {e.toI32(position(number)), {}, {}}, block);
+  Value address = rangeAddress(number);
+  for (auto [i, op] : llvm::enumerate(ranges())) {
+    int64_t offset = i * HopperKernel::kRangeBytes / 2;
+    block.map(op.getResult(),
+              LLVM::LoadOp::create(e.b, e.loc, op.getResult().getType(),
+                                   sharedPointer(e, e.add(address, offset)))
+                  .getResult());
+  }
+  cloneScalars(e, *form.sweep.getBody(), block);
+  cloneScalars(e, *form.reach.thenBlock(), block);
+  Values bits;
+  for (Value condition :
+       {form.reach.getCondition(), form.masked.getCondition()}) {
+    Value bit = block.lookupOrNull(condition);
+    valid &= bool(bit);
+    if (!valid)
+      return Values(2, e.i32(0));
+    bits.push_back(NVVM::VoteSyncOp::create(
+        e.b, e.loc, e.b.getI32Type(), e.i32(-1),
+        e.both(bit, e.less(lane, count)), NVVM::VoteSyncKind::ballot));
+  }
+  return bits;
 }
 
 /// Writes the stage of `state`; all lanes wait, one writes.
@@ -185,39 +279,51 @@ Search::State Search::searchBatch(State state, Value first, Value count) {
         return e.compare(arith::CmpIPredicate::ne, v[3], e.i32(0));
       },
       [&](ValueRange v) -> Values {
-        State last = State::from(v);
+        State before = State::from(v);
         Value rest = v[3];
         Value number = LLVM::CountTrailingZerosOp::create(
             e.b, e.loc, rest.getType(), rest, /*is_zero_poison=*/true);
-        Value position =
-            e.toI32(e.add(first, e.mul(e.toIndex(number), form.blockKey)));
+        Value position = e.mul(further(first, number), form.blockKey);
         Value isMasked =
             e.bitAnd(arith::ShRUIOp::create(e.b, e.loc, bits[1], number), 1);
         Value isSecond =
-            e.compare(arith::CmpIPredicate::sge, last.position, e.i32(0));
-        e.branch(isSecond, [&]() { tell(last, position); });
-        Value use = e.add(last.use, e.select(isSecond, e.i32(1), e.i32(0)));
+            e.compare(arith::CmpIPredicate::sge, before.position, e.i32(0));
+        e.branch(isSecond, [&]() { tell(before, position); });
+        Value use = e.add(before.use, e.select(isSecond, e.i32(1), e.i32(0)));
         return {use, position, isMasked, e.both(rest, e.add(rest, -1))};
       });
   return State::from(after);
 }
 
-/// Finds the blocks of a task; the first is use `use`. Returns the use behind.
-Value Search::task(Value use) {
+Value Search::task(Value batch, Value use, Table &table) {
   Value lower = scalars.lookup(form.sweep.getLowerBound());
   Value upper = scalars.lookup(form.sweep.getUpperBound());
   Value hasKeys = e.less(lower, upper);
   Value keys = e.max(e.sub(upper, lower), e.index(0));
   Value blocks = e.toI32(e.div(e.add(keys, form.blockKey - 1), form.blockKey));
+  // Sweeps start at a whole block.
+  Value begin = e.toI32(e.div(lower, form.blockKey));
+  Value end = e.add(begin, blocks);
   State none{use, e.i32(-1), e.i32(1)};
+  Values inits = none.values();
+  llvm::append_range(inits, table.values());
   Values found =
-      e.loop(e.i32(0), blocks, e.i32(kBatch), none.values(),
+      e.loop(e.i32(0), blocks, e.i32(kBatch), inits,
              [&](Value block, ValueRange carried) {
-               Value first =
-                   e.add(lower, e.mul(e.toIndex(block), form.blockKey));
                Value count = e.min(e.sub(blocks, block), e.i32(kBatch));
-               return searchBatch(State::from(carried), first, count).values();
+               Table wanted = {batch, e.add(begin, block), {}};
+               if (isBackward())
+                 wanted.begin = e.sub(e.sub(end, block), count);
+               wanted.end = e.add(wanted.begin, count);
+               Table next = cover(Table::from(carried.drop_front(3)), wanted);
+               Value first =
+                   isBackward() ? e.add(wanted.end, -1) : wanted.begin;
+               Values result =
+                   searchBatch(State::from(carried), first, count).values();
+               llvm::append_range(result, next.values());
+               return result;
              });
+  table = Table::from(ValueRange(found).drop_front(3));
   State last = State::from(found);
   Value isNone = e.less(last.position, e.i32(0));
   // Any block will do, if only there is something to read.
@@ -230,12 +336,20 @@ Value Search::task(Value use) {
 
 LogicalResult Search::run() {
   TaskOrder order(thread);
-  e.loop(e.i32(0), order.rounds(), e.i32(1), e.i32(0),
-         [&](Value round, ValueRange uses) {
-           scalars = order.enter(order.taskOf(round));
+  Table nothing = {e.i32(-1), e.i32(0), e.i32(0)};
+  Values inits = nothing.values();
+  inits.push_back(e.i32(0));
+  e.loop(e.i32(0), order.rounds(), e.i32(1), inits,
+         [&](Value round, ValueRange carried) {
+           TaskOrder::Task next = order.taskOf(round);
+           scalars = order.enter(next);
            WarpScalars warp(e, scalars, e.toIndex(lane));
            valid &= succeeded(warp.clone(*form.tasks.getBody()));
-           return Values{task(uses[0])};
+           Table table = Table::from(carried);
+           Value use = task(next.batch, carried.back(), table);
+           Values result = table.values();
+           result.push_back(use);
+           return result;
          });
   return success(valid);
 }

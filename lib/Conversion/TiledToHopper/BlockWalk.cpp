@@ -23,10 +23,10 @@ class GroupWalk : public BlockWalk {
 protected:
   GroupWalk(Thread &thread, IRMapping &scalars, Value group, Value firstUse)
       : thread(thread), e(thread.e), form(thread.kernel.form), scalars(scalars),
-        groupRow(e.mul(group, kRows)), firstUse(firstUse) {}
+        groupRow(e.mul(group, kRows)), firstUse(firstUse), isOwner(hasRows()) {}
 
-  /// Whether the right bound hides the block at `position` from all rows. So
-  /// it does with those behind it.
+  bool backward() const { return thread.kernel.walksBackward(); }
+  /// Whether the right bound hides the block at `position` from all rows.
   Value isBehindBound(Value position) {
     IRMapping block(scalars);
     enterAt(position, block);
@@ -41,10 +41,11 @@ protected:
         e.add(scalars.lookup(form.query.getIndices()[0]), e.toIndex(groupRow));
     return e.less(row, length);
   }
-  /// How many blocks at the end of a task its right bound may hide from the
-  /// first warpgroup.
+  /// How many blocks of a task its right bound may hide from the first
+  /// warpgroup; none where they would not fit beside its own first one.
   int64_t hiddenBlocks() const {
-    return llvm::divideCeil(form.blockQuery - kRows, form.blockKey);
+    int64_t count = llvm::divideCeil(form.blockQuery - kRows, form.blockKey);
+    return form.rightBound && count < thread.kernel.stages ? count : 0;
   }
   virtual void enterAt(Value position, IRMapping &block) {
     block.map(form.sweep.getInductionVar(), position);
@@ -56,71 +57,78 @@ protected:
   TiledForm &form;
   IRMapping &scalars;
   Value groupRow, firstUse;
+  /// Whether the warpgroup has rows: without any it multiplies one block.
+  Value isOwner;
 };
 
-/// All blocks from the start of the sweep to its end.
+/// All blocks of the sweep.
 class CountedWalk : public GroupWalk {
 public:
   CountedWalk(Thread &thread, IRMapping &scalars, Value group, Value firstUse)
       : GroupWalk(thread, scalars, group, firstUse),
-        blocks(countBlocks(e, form, scalars)), ownBlocks(countOwnBlocks()),
-        end(e.add(firstUse, blocks)) {}
+        blocks(countBlocks(e, form, scalars)) {
+    Value hidden = countHidden(), none = e.i32(0);
+    Value inFront = backward() ? hidden : none;
+    begin = e.select(isOwner, inFront, none);
+    skipped = e.select(isOwner, inFront, e.add(blocks, -1));
+    end =
+        backward() ? blocks : e.select(isOwner, e.sub(blocks, hidden), blocks);
+  }
 
-  Block first() override { return {firstUse, {}, e.i32(0)}; }
+  Block first() override { return at(begin); }
   Values enter(const Block &block) override {
-    enterAt(position(block.index), scalars);
+    enterAt(block.position, scalars);
     return {};
+  }
+  Values skipInFront(const Values &cursor, Skip skip) override {
+    Value shift = e.select(isOwner, e.i32(0), e.i32(1));
+    e.loop(e.i32(0), skipped, e.i32(1), {}, [&](Value index, ValueRange) {
+      Value use = e.add(firstUse, index);
+      skip(e.add(use, shift), use);
+      return Values();
+    });
+    return cursor;
   }
   Values
   forEach(ValueRange carried,
           function_ref<Values(const Block &, ValueRange)> body) override {
-    return e.loop(e.i32(1), ownBlocks, e.i32(1), carried,
+    return e.loop(e.add(skipped, 1), end, e.i32(1), carried,
                   [&](Value index, ValueRange values) {
-                    Value before = e.add(firstUse, e.add(index, -1));
-                    return body({e.add(firstUse, index), before, index},
-                                values);
+                    return body(at(index), values);
                   });
   }
-  Block last(const Values &) override {
-    Value index = e.add(ownBlocks, -1);
-    return {e.add(firstUse, index), {}, index};
+  Block last(const Values &) override { return at(e.add(end, -1)); }
+  Value skipBehind(const Values &, Skip skip) override {
+    if (!backward())
+      e.loop(end, blocks, e.i32(1), {}, [&](Value index, ValueRange) {
+        Value use = e.add(firstUse, index);
+        skip(use, use);
+        return Values();
+      });
+    return e.add(firstUse, blocks);
   }
-  Value hasRest(const Values &) override { return e.less(ownBlocks, blocks); }
-  Values skipRest(const Values &cursor, function_ref<void(Value)> skip,
-                  function_ref<void()> between) override {
-    skip(e.add(firstUse, ownBlocks));
-    e.loop(e.add(ownBlocks, 1), blocks, e.i32(1), {},
-           [&](Value index, ValueRange) {
-             between();
-             skip(e.add(firstUse, index));
-             return Values();
-           });
-    return cursor;
-  }
-  Value nextUse(const Values &) override { return end; }
-  Value firstUseOfNext(const Values &) override { return end; }
 
 private:
-  Value position(Value index) {
-    return e.add(scalars.lookup(form.sweep.getLowerBound()),
-                 e.mul(e.toIndex(index), form.blockKey));
+  Block at(Value index) {
+    Value use = e.add(firstUse, index);
+    return {use, e.add(use, -1), position(backward() ? fromEnd(index) : index)};
   }
-  /// The blocks that some row of the warpgroup sees, at least one: behind them
-  /// the band, or the end of the queries, hides all.
-  Value countOwnBlocks() {
-    Value own = blocks;
-    if (form.rightBound) {
-      Value hidden = e.i32(0);
-      for (int64_t i = 1; i <= hiddenBlocks(); ++i) {
-        Value isHidden = isBehindBound(position(e.add(blocks, -i)));
-        hidden = e.add(hidden, e.select(isHidden, e.i32(1), e.i32(0)));
-      }
-      own = e.sub(own, hidden);
-    }
-    return e.max(e.select(hasRows(), own, e.i32(1)), e.i32(1));
+  Value fromEnd(Value index) { return e.sub(e.add(blocks, -1), index); }
+  Value position(Value fromStart) {
+    return e.add(scalars.lookup(form.sweep.getLowerBound()),
+                 e.mul(e.toIndex(fromStart), form.blockKey));
+  }
+  Value countHidden() {
+    Value count = e.i32(0);
+    for (int64_t i = 0; i < hiddenBlocks(); ++i)
+      count = e.add(count, e.select(isBehindBound(position(fromEnd(e.i32(i)))),
+                                    e.i32(1), e.i32(0)));
+    return e.min(count, e.add(blocks, -1));
   }
 
-  Value blocks, ownBlocks, end;
+  /// The warpgroup multiplies the block `begin` and those from `skipped` + 1 to
+  /// `end`.
+  Value blocks, begin, skipped, end;
 };
 
 /// The blocks that the search finds. The cursor is the use of the block that
@@ -128,13 +136,33 @@ private:
 class FoundWalk : public GroupWalk {
 public:
   FoundWalk(Thread &thread, IRMapping &scalars, Value group, Value firstUse)
-      : GroupWalk(thread, scalars, group, firstUse), isOwner(hasRows()) {}
+      : GroupWalk(thread, scalars, group, firstUse), firstOwn(findOwn()) {}
 
-  Block first() override { return {firstUse, {}}; }
+  Block first() override { return {firstOwn, {}}; }
   Values enter(const Block &block) override {
     FoundBlock found = readFound(thread, block.use);
     enterFound(e, form, found, scalars);
     return {block.use, found.next};
+  }
+  Values skipInFront(const Values &cursor, Skip skip) override {
+    if (backward())
+      e.loop(firstUse, firstOwn, e.i32(1), {}, [&](Value use, ValueRange) {
+        skip(use, use);
+        return Values();
+      });
+    // Without rows: all but the keys of the first and the values of the last.
+    Value none = e.i32(-1);
+    Value next = e.select(isOwner, none, cursor[1]);
+    Values end = e.repeatWhile(
+        {cursor[0], next},
+        [&](ValueRange values) { return isBlock(values[1]); },
+        [&](ValueRange values) -> Values {
+          Value use = e.add(values[0], 1);
+          Value behind = waitFound(thread, use).next;
+          skip(use, values[0]);
+          return {use, behind};
+        });
+    return {end[0], e.select(isOwner, cursor[1], none)};
   }
   Values
   forEach(ValueRange carried,
@@ -146,26 +174,17 @@ public:
         });
   }
   Block last(const Values &cursor) override { return {cursor[0], {}}; }
-  Value hasRest(const Values &cursor) override { return isBlock(cursor[1]); }
-  Values skipRest(const Values &cursor, function_ref<void(Value)> skip,
-                  function_ref<void()> between) override {
-    auto skipNext = [&](Value use) -> Values {
-      use = e.add(use, 1);
-      Value next = waitFound(thread, use).next;
-      skip(use);
-      return {use, next};
-    };
-    return e.repeatWhile(
-        skipNext(cursor[0]),
-        [&](ValueRange values) { return isBlock(values[1]); },
-        [&](ValueRange values) {
-          between();
-          return skipNext(values[0]);
-        });
-  }
-  Value nextUse(const Values &cursor) override { return e.add(cursor[0], 1); }
-  Value firstUseOfNext(const Values &nextCursor) override {
-    return nextCursor[0];
+  Value skipBehind(const Values &cursor, Skip skip) override {
+    return e.add(e.repeatWhile(
+                     cursor,
+                     [&](ValueRange values) { return isBlock(values[1]); },
+                     [&](ValueRange values) -> Values {
+                       Value use = e.add(values[0], 1);
+                       Value next = waitFound(thread, use).next;
+                       skip(use, use);
+                       return {use, next};
+                     })[0],
+                 1);
   }
 
 private:
@@ -175,15 +194,27 @@ private:
   Value isBlock(Value position) {
     return e.compare(arith::CmpIPredicate::sge, position, e.i32(0));
   }
+  /// Of the blocks behind the first none is out of bounds where the walk goes
+  /// backward.
   Value isOwn(Value next) {
-    Value own = e.both(isBlock(next), isOwner);
-    if (!form.rightBound || hiddenBlocks() == 0)
-      return own;
-    Value one = e.like(own, 1);
-    return e.both(own, e.bitXor(isBehindBound(e.toIndex(next)), one));
+    if (backward() || hiddenBlocks() == 0)
+      return isBlock(next);
+    Value isBehind = isBehindBound(e.toIndex(next));
+    return e.both(isBlock(next), e.bitXor(isBehind, e.like(isBehind, 1)));
+  }
+  /// The use of the first block that some row sees, or of the last.
+  Value findOwn() {
+    Value use = firstUse;
+    for (int64_t i = 0; backward() && i < hiddenBlocks(); ++i) {
+      FoundBlock found = waitFound(thread, use);
+      Value isHidden = e.both(isBehindBound(e.toIndex(found.position)),
+                              e.both(isOwner, isBlock(found.next)));
+      use = e.add(use, e.select(isHidden, e.i32(1), e.i32(0)));
+    }
+    return use;
   }
 
-  Value isOwner;
+  Value firstOwn;
 };
 } // namespace
 

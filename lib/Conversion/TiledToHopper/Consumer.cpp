@@ -7,9 +7,9 @@
 //   S = Q K(first block of the first task); softmax; P
 //   for each task:
 //     acc = 0
-//     for block = 1 ..
+//     for each further block (BlockWalk.h)
 //       wait K full; own turn
-//       issue S = Q K(block); wait V full; issue acc += P V(block - 1)
+//       issue S = Q K(block); wait V full; issue acc += P V(block before it)
 //       next warpgroup's turn
 //       wait S; release K; score region, masks; softmax
 //       wait acc; release V; P
@@ -76,25 +76,24 @@ public:
   Sweep(Consumer &c, ConsumerTask &task)
       : c(c), task(task), walk(*task.walk), e(c.thread.e),
         kernel(c.thread.kernel), form(kernel.form),
-        softmax(e, form, task.layout, task.scalars) {}
+        softmax(e, form, task.layout, task.scalars,
+                /*sumsInProduct=*/kernel.onesAt.has_value()) {}
 
-  /// The first block on its own, when it is the warpgroup's turn or at once.
-  FailureOr<SweepState> start(bool inTurn);
+  /// The first block on its own.
+  FailureOr<SweepState> start();
   /// The blocks behind the first.
   FailureOr<SweepState> continueTo(SweepState state);
-  /// The end of the task, and the same with the start of the next one, whose
-  /// state is returned.
-  void end(SweepState &state);
+  /// The end of the task: the last product.
+  SweepState finish(SweepState state);
+  /// The same with the start of the next task, whose state is returned.
   FailureOr<SweepState> endInto(SweepState &state, TaskOrder &order,
                                 Value nextRound);
   void close(const SweepState &state) { softmax.finish(state.rows, state.acc); }
 
 private:
   /// The last product; the first block of `next` runs beside it.
-  SweepState finish(SweepState state);
   FailureOr<SweepState> finishInto(SweepState &state, Sweep &next);
-  /// The last product, and the blocks that other warpgroups still work on.
-  SweepState finishAndSkip(SweepState state);
+  void skip(Value keyUse, Value valueUse);
   Slot keySlot(Value use) { return kernel.keyRing.slot(e, use); }
   Slot valueSlot(Value use) { return kernel.valueRing.slot(e, use); }
   void waitValues(const Slot &slot) {
@@ -114,25 +113,12 @@ private:
   const HopperKernel &kernel;
   TiledForm &form;
   FragmentSoftmax softmax;
+
+public:
+  /// The use of the rings behind the task, once its blocks have been emitted.
+  Value nextUse;
 };
 } // namespace
-
-/// The ends that a task may come to: with or without blocks to skip, with or
-/// without a next task.
-void Sweep::end(SweepState &state) {
-  auto changed = [](const SweepState &last) {
-    SmallVector<Value> values(last.cursor);
-    llvm::append_range(values, last.acc.elements);
-    return values;
-  };
-  SmallVector<Value> values = e.branchOr(
-      walk.hasRest(state.cursor),
-      [&]() { return changed(finishAndSkip(state)); },
-      [&]() { return changed(finish(state)); });
-  auto acc = values.begin() + state.cursor.size();
-  state.cursor.assign(values.begin(), acc);
-  state.acc.elements.assign(acc, values.end());
-}
 
 FailureOr<SweepState> Sweep::endInto(SweepState &state, TaskOrder &order,
                                      Value nextRound) {
@@ -146,38 +132,33 @@ FailureOr<SweepState> Sweep::endInto(SweepState &state, TaskOrder &order,
     llvm::append_range(values, last.acc.elements);
     return values;
   };
-  Value hasNext = e.less(nextRound, order.rounds());
-  Value skips = walk.hasRest(state.cursor);
   SmallVector<Value> values = e.branchOr(
-      skips,
+      e.less(nextRound, order.rounds()),
       [&]() {
-        SweepState last = finishAndSkip(state);
-        SmallVector<Value> next = e.branch(hasNext, result->values(), [&]() {
-          ConsumerTask nextTask(c, order, nextRound, walk.nextUse(last.cursor));
-          auto started = Sweep(c, nextTask).start(/*inTurn=*/true);
-          valid &= succeeded(started);
-          return valid ? started->values() : result->values();
-        });
-        return both(result->with(next), last);
+        ConsumerTask nextTask(c, order, nextRound, nextUse);
+        Sweep next(c, nextTask);
+        SweepState last = state;
+        FailureOr<SweepState> started = finishInto(last, next);
+        return both(started, last);
       },
-      [&]() {
-        return e.branchOr(
-            hasNext,
-            [&]() {
-              ConsumerTask nextTask(c, order, nextRound,
-                                    walk.nextUse(state.cursor));
-              Sweep next(c, nextTask);
-              SweepState last = state;
-              FailureOr<SweepState> started = finishInto(last, next);
-              return both(started, last);
-            },
-            [&]() { return both(result, finish(state)); });
-      });
+      [&]() { return both(result, finish(state)); });
   if (!valid)
     return failure();
   size_t carried = result->values().size();
   state.acc.elements.assign(values.begin() + carried, values.end());
   return result->with(values);
+}
+
+/// A block that other warpgroups work on: this one lets its turn pass.
+void Sweep::skip(Value keyUse, Value valueUse) {
+  Value shared = c.thread.shared;
+  Slot key = keySlot(keyUse), value = valueSlot(valueUse);
+  waitTurn(c);
+  passTurn(c);
+  kernel.keyRing.waitFull(e, shared, key);
+  kernel.keyRing.release(e, shared, key, c.isWarpLeader);
+  waitValues(value);
+  kernel.valueRing.release(e, shared, value, c.isWarpLeader);
 }
 
 Fragment Sweep::issueScores(const Slot &slot) {
@@ -194,9 +175,12 @@ void Sweep::issueOutput(SweepState &state, const Slot &slot) {
   waitValues(slot);
   fence(e);
   Value address = kernel.valueRing.address(e, c.thread.shared, slot);
+  Value ones;
+  if (kernel.onesAt)
+    ones = descriptor(e, e.add(c.thread.shared, *kernel.onesAt));
   state.acc = multiplyProbabilitiesValue(e, state.acc, state.probabilities,
                                          descriptor(e, address), form.valueDim,
-                                         form.blockKey, form.elementType);
+                                         form.blockKey, form.elementType, ones);
   commit(e);
 }
 
@@ -221,8 +205,7 @@ void Sweep::clearHiddenValues(const BlockWalk::Block &block) {
   Value end = e.add(scalar(view.getMixedOffsets()[rowDim]), count);
   Value source = task.scalars.lookup(view.getSource());
   Value length = memref::DimOp::create(e.b, e.loc, source, int64_t(rowDim));
-  Value first = e.add(task.scalars.lookup(form.sweep.getLowerBound()),
-                      e.mul(e.toIndex(block.index), form.blockKey));
+  Value first = block.position;
   Value isCropped =
       arith::AndIOp::create(e.b, e.loc, e.less(end, length),
                             e.less(count, e.add(first, form.blockKey)));
@@ -277,7 +260,7 @@ FailureOr<SweepState> Sweep::initial() {
   return state;
 }
 
-FailureOr<SweepState> Sweep::start(bool inTurn) {
+FailureOr<SweepState> Sweep::start() {
   Value shared = c.thread.shared;
   FailureOr<SweepState> state = initial();
   if (failed(state))
@@ -285,22 +268,22 @@ FailureOr<SweepState> Sweep::start(bool inTurn) {
   BlockWalk::Block block = walk.first();
   Slot slot = keySlot(block.use);
   kernel.keyRing.waitFull(e, shared, slot);
-  if (inTurn)
-    waitTurn(c);
   Fragment scores = issueScores(slot);
-  if (inTurn)
-    passTurn(c);
   state->cursor = walk.enter(block);
   wait(e, 0, {&scores});
   kernel.keyRing.release(e, shared, slot, c.isWarpLeader);
   if (failed(update(scores, *state, /*isFirst=*/true, []() {})))
     return failure();
+  if (kernel.walksBackward())
+    clearHiddenValues(block);
   return state;
 }
 
 FailureOr<SweepState> Sweep::continueTo(SweepState state) {
   Value shared = c.thread.shared;
-  state.acc.elements.assign(form.valueDim / 2, e.f32(0));
+  state.acc.elements.assign(kernel.accElements(), e.f32(0));
+  auto skipOne = [&](Value key, Value value) { skip(key, value); };
+  state.cursor = walk.skipInFront(state.cursor, skipOne);
   bool valid = true;
   SmallVector<Value> values = walk.forEach(
       state.values(), [&](const BlockWalk::Block &block, ValueRange carried) {
@@ -322,40 +305,19 @@ FailureOr<SweepState> Sweep::continueTo(SweepState state) {
       });
   if (!valid)
     return failure();
-  return state.with(values);
+  SweepState last = state.with(values);
+  nextUse = walk.skipBehind(last.cursor, skipOne);
+  return last;
 }
 
 SweepState Sweep::finish(SweepState state) {
   BlockWalk::Block block = walk.last(state.cursor);
   Slot last = valueSlot(block.use);
-  clearHiddenValues(block);
+  if (!kernel.walksBackward())
+    clearHiddenValues(block);
   issueOutput(state, last);
   wait(e, 0, {&state.acc});
   kernel.valueRing.release(e, c.thread.shared, last, c.isWarpLeader);
-  return state;
-}
-
-SweepState Sweep::finishAndSkip(SweepState state) {
-  Value shared = c.thread.shared;
-  auto skip = [&](Value use) {
-    Slot key = keySlot(use), value = valueSlot(use);
-    kernel.keyRing.waitFull(e, shared, key);
-    kernel.keyRing.release(e, shared, key, c.isWarpLeader);
-    waitValues(value);
-    kernel.valueRing.release(e, shared, value, c.isWarpLeader);
-  };
-  BlockWalk::Block block = walk.last(state.cursor);
-  Slot last = valueSlot(block.use);
-  clearHiddenValues(block);
-  waitTurn(c);
-  issueOutput(state, last);
-  passTurn(c);
-  wait(e, 0, {&state.acc});
-  kernel.valueRing.release(e, shared, last, c.isWarpLeader);
-  state.cursor = walk.skipRest(state.cursor, skip, [&]() {
-    waitTurn(c);
-    passTurn(c);
-  });
   return state;
 }
 
@@ -367,7 +329,8 @@ FailureOr<SweepState> Sweep::finishInto(SweepState &state, Sweep &next) {
   BlockWalk::Block first = next.walk.first();
   BlockWalk::Block last = walk.last(state.cursor);
   Slot key = keySlot(first.use), value = valueSlot(last.use);
-  clearHiddenValues(last);
+  if (!kernel.walksBackward())
+    clearHiddenValues(last);
   kernel.keyRing.waitFull(e, shared, key);
   waitTurn(c);
   Fragment scores = next.issueScores(key);
@@ -381,6 +344,8 @@ FailureOr<SweepState> Sweep::finishInto(SweepState &state, Sweep &next) {
         kernel.valueRing.release(e, shared, value, c.isWarpLeader);
       })))
     return failure();
+  if (kernel.walksBackward())
+    next.clearHiddenValues(first);
   return nextState;
 }
 
@@ -415,17 +380,16 @@ static LogicalResult emitTasksInTurn(Consumer &c, TaskOrder &order) {
          [&](Value round, ValueRange uses) {
            ConsumerTask task(c, order, round, uses[0]);
            Sweep sweep(c, task);
-           FailureOr<SweepState> state = sweep.start(/*inTurn=*/false);
+           FailureOr<SweepState> state = sweep.start();
            if (succeeded(state))
              state = sweep.continueTo(*state);
            valid &= succeeded(state);
            if (valid) {
-             sweep.end(*state);
+             state = sweep.finish(*state);
              sweep.close(*state);
              valid &= succeeded(emitEpilogue(c, task));
            }
-           return SmallVector<Value>{valid ? task.walk->nextUse(state->cursor)
-                                           : uses[0]};
+           return SmallVector<Value>{valid ? sweep.nextUse : uses[0]};
          });
   return success(valid);
 }
@@ -437,7 +401,7 @@ static LogicalResult emitTasksOverlapped(Consumer &c, TaskOrder &order) {
   bool valid = true;
   e.branch(e.less(e.i32(0), order.rounds()), [&]() {
     ConsumerTask first(c, order, e.i32(0), e.i32(0));
-    FailureOr<SweepState> started = Sweep(c, first).start(/*inTurn=*/false);
+    FailureOr<SweepState> started = Sweep(c, first).start();
     if (failed(started)) {
       valid = false;
       return;
@@ -460,7 +424,7 @@ static LogicalResult emitTasksOverlapped(Consumer &c, TaskOrder &order) {
              sweep.close(*state);
              valid &= succeeded(emitEpilogue(c, task));
              SmallVector<Value> values = next->values();
-             values.push_back(task.walk->firstUseOfNext(next->cursor));
+             values.push_back(sweep.nextUse);
              return values;
            });
   });

@@ -2,8 +2,8 @@
 //
 // Shared memory, each tile on 1024 bytes for the 128-byte swizzle:
 //
-//   barriers, tasks, found blocks (1024 or more) | query stages | key stages |
-//   value stages
+//   barriers, tasks, found blocks (1024), ranges of ids | query stages |
+//   key stages | value stages | ones
 //
 // A tile of D columns is ceil(D / 64) chunks of rows x 128 bytes; TMA fills
 // columns past D with zeros. The output leaves through the query stage that
@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "HopperKernel.h"
+#include "Wgmma.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -24,6 +25,9 @@ static constexpr int64_t kTaskBytes = 16;
 /// The search runs so many blocks ahead of the copies, and tells each in so
 /// many bytes.
 static constexpr int64_t kFoundAhead = 8, kFoundBytes = 16;
+
+/// Values so wide leave registers for sums, and a product room for a column.
+static constexpr int64_t kMostSummed = 192;
 
 /// What the 128-byte swizzle repeats after.
 static constexpr int64_t kTileAlignment = 1024;
@@ -74,12 +78,18 @@ void HopperKernel::placeRings() {
   // The found blocks, small as they are, come with the barriers.
   tasksAt = llvm::alignTo(barriers, kTaskBytes);
   foundRing.tiles = tasksAt + queryStages * kTaskBytes;
-  int64_t tile = foundRing.tiles + foundRing.stages * kFoundBytes;
+  rangesAt = foundRing.tiles + foundRing.stages * kFoundBytes;
+  int64_t tile = rangesAt + (searches() ? kRanges * kRangeBytes : 0);
   for (Ring *ring : {&queryRing, &keyRing, &valueRing}) {
     ring->tiles = llvm::alignTo(tile, kTileAlignment);
     tile = ring->tiles + ring->stages * ring->stageBytes;
   }
   outputRing.tiles = queryRing.tiles;
+  if (form.isRaised() && form.valueDim % kChunk == 0 &&
+      form.valueDim <= kMostSummed) {
+    onesAt = llvm::alignTo(tile, kTileAlignment);
+    tile = *onesAt + kOnesBytes;
+  }
   sharedBytes = llvm::alignTo(tile, kTileAlignment);
 }
 

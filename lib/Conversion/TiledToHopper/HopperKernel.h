@@ -42,9 +42,16 @@ struct HopperKernel {
   /// Where masks hide whole blocks: the blocks that are left, and the barriers
   /// of values that have been inspected. Empty elsewhere.
   Ring foundRing, inspectedRing;
+  /// Then also the byte offset of a table of the ids of blocks: so many entries
+  /// of two ids, i64 at most.
+  int64_t rangesAt = 0;
+  static constexpr int64_t kRanges = 128, kRangeBytes = 16;
   int64_t sharedBytes = 0;
   /// Byte offset of the tasks in flight, one for each query stage.
   int64_t tasksAt = 0;
+  /// Byte offset of the tile of ones that P is multiplied by for the row sums,
+  /// where the reference is raised and values fill whole chunks.
+  std::optional<int64_t> onesAt;
   /// The longest tasks come first, and rounds alternate in direction.
   bool balances = false;
 
@@ -52,7 +59,15 @@ struct HopperKernel {
   /// An error when TMA or wgmma cannot take the form.
   static mlir::FailureOr<HopperKernel> plan(TiledForm &form);
 
+  /// Whether blocks are visited from the last to the first: where something is
+  /// added to scores, see BlockWalk.h, and where blocks are searched for, since
+  /// under a causal mask the first ones are found next to the diagonal.
+  bool walksBackward() const {
+    return searches() || form.finished != form.rowMax->getOperand(0);
+  }
   bool searches() const { return bool(form.reach); }
+  /// The registers of acc, and with it those of the row sums.
+  int64_t accElements() const { return form.valueDim / 2 + (onesAt ? 4 : 0); }
   /// The ring whose stages hold values that may be multiplied.
   const Ring &readyValues() const {
     return searches() ? inspectedRing : valueRing;

@@ -38,7 +38,9 @@ static Value copyAll(Thread &thread, IRMapping &scalars, Value firstUse) {
   Value firstKey = e.toI32(scalars.lookupOrDefault(form.sweep.getLowerBound()));
   Value blocks = countBlocks(e, form, scalars);
   e.loop(e.i32(0), blocks, e.i32(1), {}, [&](Value i, ValueRange) {
-    copyBlock(thread, scalars, e.add(firstKey, e.mul(i, form.blockKey)),
+    Value fromStart =
+        thread.kernel.walksBackward() ? e.sub(e.add(blocks, -1), i) : i;
+    copyBlock(thread, scalars, e.add(firstKey, e.mul(fromStart, form.blockKey)),
               e.add(firstUse, i));
     return SmallVector<Value>();
   });

@@ -20,6 +20,7 @@
 
 #include "../Common/TaskLoop.h"
 #include "HopperKernel.h"
+#include "Wgmma.h"
 #include "attn/Conversion/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -87,14 +88,17 @@ static LogicalResult emitKernel(TiledForm &form) {
   GpuEmitter e{b, form.tasks.getLoc()};
   Value id = NVVM::ThreadIdXOp::create(b, e.loc, b.getI32Type());
   Thread thread{e, *kernel, *outline, id, sharedMemory(e, outline->module)};
+  if (kernel->onesAt)
+    storeOnes(e, e.add(thread.shared, *kernel->onesAt), id);
   initializeRings(thread);
   Value warpgroup = broadcastFirstLane(e, e.div(id, kWarpgroup));
   bool valid = true;
-  bool isWide = kernel->groups >= 3;
+  // The search for blocks needs more registers than copies do.
+  bool isWide = kernel->groups >= 3, searches = kernel->searches();
   scf::IfOp::create(
       b, e.loc, e.equals(warpgroup, 0),
       [&](OpBuilder &, Location) {
-        setRegisters(e, isWide ? 32 : 24, /*increase=*/false);
+        setRegisters(e, searches ? 40 : isWide ? 32 : 24, /*increase=*/false);
         e.branch(e.equals(id, 0), [&]() { emitProducer(thread); });
         e.branch(e.equals(id, 32), [&]() { emitOutputCopies(thread); });
         if (kernel->searches())
@@ -103,7 +107,8 @@ static LogicalResult emitKernel(TiledForm &form) {
         scf::YieldOp::create(b, e.loc);
       },
       [&](OpBuilder &, Location) {
-        setRegisters(e, isWide ? 160 : 240, /*increase=*/true);
+        setRegisters(e, (isWide ? 160 : 240) - (searches ? 8 : 0),
+                     /*increase=*/true);
         valid &= succeeded(emitConsumer(thread, e.add(warpgroup, -1)));
         scf::YieldOp::create(b, e.loc);
       });

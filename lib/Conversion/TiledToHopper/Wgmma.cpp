@@ -1,7 +1,7 @@
 //===- Wgmma.cpp - Tile products of a warpgroup ---------------------------===//
 
 #include "Wgmma.h"
-#include "HopperKernel.h"
+#include "Consumer.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
 using namespace mlir;
@@ -100,29 +100,61 @@ Fragment hopper::multiplyTransposed(GpuEmitter &e, Value a, Value b,
       [&](int64_t k) { return offsetInRows(k, rowsOfB); }, "1, 0", type);
 }
 
+void hopper::storeOnes(GpuEmitter &e, Value address, Value thread) {
+  Value own = e.add(address, e.mul(thread, 16));
+  Value pair = e.i32(0x3f803f80); // bf16
+  e.branch(e.less(thread, e.i32(kOnesBytes / 16)), [&]() {
+    e.ptx("st.shared.v4.b32 [$0], {$1, $1, $1, $1};", "r,r,~{memory}",
+          {own, pair});
+    fenceAsyncProxy(e);
+  });
+}
+
+/// The chunk that ones follow is a product of its own: its leading offset leads
+/// from each 16 keys of it to the ones. (Eight columns by themselves cost more:
+/// 3 to 10 % at 128 columns on an H200.)
 Fragment hopper::multiplyProbabilitiesValue(GpuEmitter &e, Fragment acc,
                                             const Registers &probabilities,
                                             Value value, int64_t columns,
-                                            int64_t depth, FloatType type) {
-  int64_t count = columns / 2, used = probabilities.size();
+                                            int64_t depth, FloatType type,
+                                            Value ones) {
+  int64_t count = acc.elements.size(), used = probabilities.size();
   std::string text = "{\n\t.reg .b64 b;\n\t.reg .b32 t, h;\n\t.reg .pred p;\n\t"
                      "mov.b32 h, " +
                      std::to_string(kDescriptorHigh) +
                      ";\n\tsetp.eq.b32 p, h, h;\n\t";
   uint32_t leading = depth * kChunkRowBytes / 16;
   int64_t first = 2 * count; // operands behind the tied accumulator
+  int64_t plain = ones ? columns - kChunk : columns;
   for (int64_t k = 0; k < depth; k += kDepth) {
-    text += setDescriptor("b", first + used, k * kChunkRowBytes, leading);
-    text += mnemonic(columns, type) + operandList(0, count) + ", " +
-            operandList(first + k / 4, 4) + ", b, p, 1, 1, 1;\n\t";
+    auto multiply = [&](int64_t column, int64_t width) {
+      text += mnemonic(width, type) + operandList(column / 2, width / 2) +
+              ", " + operandList(first + k / 4, 4) + ", b, p, 1, 1, 1;\n\t";
+    };
+    if (plain > 0) {
+      text += setDescriptor("b", first + used, k * kChunkRowBytes, leading);
+      multiply(0, plain);
+    }
+    if (ones) {
+      // (address, ones - address) in the two halves, address being that of the
+      // keys: address + (ones - address) * 2^16.
+      int64_t at = (plain / kChunk * depth + k) * kChunkRowBytes / 16;
+      text += "add.u32 t, $" + std::to_string(first + used + 1) + ", " +
+              std::to_string(static_cast<int32_t>(at * (1 - (1 << 16)))) +
+              ";\n\tmov.b64 b, {t, h};\n\t";
+      multiply(plain, kChunk + 8);
+    }
   }
   SmallVector<Value> operands(acc.elements);
   llvm::append_range(operands, probabilities);
   operands.push_back(value);
+  if (ones)
+    operands.push_back(
+        e.add(e.mul(value, 1 - (1 << 16)), e.mul(ones, 1 << 16)));
   SmallVector<Type> results(count, e.b.getF32Type());
   return {e.ptx(text + "}",
-                repeat("=f", count) + tied(count) + "," + repeat("r", used) +
-                    ",r,~{memory}",
+                repeat("=f", count) + tied(count) + "," +
+                    repeat("r", used + (ones ? 2 : 1)) + ",~{memory}",
                 results, operands)};
 }
 

@@ -30,11 +30,17 @@ mlir::Value descriptor(GpuEmitter &e, mlir::Value address);
 Fragment multiplyQueryKey(GpuEmitter &e, mlir::Value query, mlir::Value key,
                           int64_t columns, int64_t depth, int64_t rowsOfQuery,
                           mlir::FloatType type);
-/// acc = acc + P V: 64 x `columns` over `depth` keys.
+/// acc = acc + P V: 64 x `columns` over `depth` keys. With `ones`, the
+/// descriptor of a tile of ones behind the values in memory, eight columns of
+/// acc behind the others become acc + P 1, a row sum each.
 Fragment multiplyProbabilitiesValue(GpuEmitter &e, Fragment acc,
                                     const Registers &probabilities,
                                     mlir::Value value, int64_t columns,
-                                    int64_t depth, mlir::FloatType type);
+                                    int64_t depth, mlir::FloatType type,
+                                    mlir::Value ones = {});
+/// 16 keys of ones in a chunk: any swizzle of it is itself.
+constexpr int64_t kOnesBytes = 2048;
+void storeOnes(GpuEmitter &e, mlir::Value address, mlir::Value thread);
 
 /// A^T B: 64 x `columns` over `depth`. A is a chunk whose rows go along the
 /// depth, B lies like the keys above, `rowsOfB` rows high.

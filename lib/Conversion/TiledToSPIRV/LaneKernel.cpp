@@ -11,9 +11,9 @@ static LogicalResult verifyMappable(TiledForm &form) {
   auto refuse = [&](const Twine &what) {
     return form.tasks.emitOpError("cannot map tiles to lanes: ") << what;
   };
-  if (t.softmax == "stale")
-    return refuse("expected softmax = \"exact\" or \"conditional\", got "
-                  "\"stale\", whose vote would stop all threads");
+  if (form.isStale())
+    return refuse("expected softmax = \"exact\" or \"conditional\", got \"" +
+                  Twine(t.softmax) + "\", whose vote would stop all threads");
   if (t.stages != 1)
     return refuse("expected one stage");
   int64_t limit = form.target.maxWorkgroupThreads;

@@ -1,19 +1,25 @@
 // RUN: attn-opt %s --attn-tile --cse --attn-tiled-to-hopper --canonicalize --cse | FileCheck %s
 
-// A region that multiplies positions: a thread converts its first column of a
-// block, once for each of its two rows, and adds the distance of the others
-// times the factor. Keys behind the last one are not clamped: nothing is read
-// by position.
+// A region that multiplies positions: a thread computes the term, with the
+// reference subtracted, at its first column of a block, once for each of its two
+// rows, and how much it grows from column to column. Each pair of columns is one
+// multiply-add of the two, and one of the product. Keys behind the last one are not
+// clamped: nothing is read by position.
 
 // CHECK-LABEL: gpu.func @alibi
 // CHECK-NOT:     arith.sitofp {{.*}} : vector<2xi32>
+// The first block goes by its maximum; then:
+// CHECK:         scf.for
+// CHECK:         scf.for
+// CHECK:         "wgmma.wait_group.sync.aligned 1;"
 // CHECK:         %[[FIRST:.*]] = arith.sitofp %{{.*}} : vector<1xi32> to vector<1xf32>
-// CHECK:         %[[START:.*]] = arith.mulf %{{.*}}, %[[FIRST]] fastmath<contract> : vector<1xf32>
-// CHECK:         %[[SCALAR:.*]] = vector.extract %[[START]][0]
-// CHECK:         %[[PAIR:.*]] = vector.broadcast %[[SCALAR]] : f32 to vector<2xf32>
-// CHECK:         %[[BIAS:.*]] = math.fma %{{.*}}, %{{.*}}, %[[PAIR]] : vector<2xf32>
-// CHECK:         arith.addf %{{.*}}, %[[BIAS]] fastmath<contract> : vector<2xf32>
-// CHECK:         math.fma %{{.*}}, %{{.*}}, %[[PAIR]] : vector<2xf32>
+// CHECK:         %[[TERM:.*]] = arith.mulf %{{.*}}, %[[FIRST]] fastmath<contract> : vector<1xf32>
+// CHECK:         %[[RELATIVE:.*]] = math.fma %[[TERM]], %{{.*}}, %{{.*}} : vector<1xf32>
+// CHECK:         %[[START:.*]] = vector.extract %[[RELATIVE]][0]
+// CHECK:         %[[STARTS:.*]] = vector.broadcast %[[START]] : f32 to vector<2xf32>
+// CHECK:         %[[PAIR:.*]] = math.fma %{{.*}}, %{{.*}}, %[[STARTS]] : vector<2xf32>
+// CHECK:         %[[EXPONENTS:.*]] = math.fma %{{.*}}, %{{.*}}, %[[PAIR]] : vector<2xf32>
+// CHECK:         math.exp2 %[[EXPONENTS]] : vector<2xf32>
 func.func @alibi(%q: memref<1x2x128x64xbf16>, %k: memref<1x2x100x64xbf16>, %v: memref<1x2x100x64xbf16>,
                  %slopes: memref<2xf32>, %o: memref<1x2x128x64xbf16>) {
   attn.attention %q, %k, %v captures(%slopes : memref<2xf32>)

@@ -80,6 +80,9 @@ std::optional<Tiling> drawWarpgroups(const AttentionProblem &problem,
   Tiling tiling;
   tiling.product = "wgmma";
   tiling.softmax = std::array{"exact", "conditional", "stale"}[random() % 3];
+  bool canRaise = problem.elementType == "bf16" && !problem.returnsLse;
+  if (canRaise && random() % 2)
+    tiling.softmax = "raised";
   tiling.groups = pick(random, chunks > 2 ? llvm::ArrayRef<int64_t>{1, 2}
                                           : llvm::ArrayRef<int64_t>{1, 2, 3});
   tiling.blockQuery = 64 * tiling.groups;
@@ -88,7 +91,7 @@ std::optional<Tiling> drawWarpgroups(const AttentionProblem &problem,
   constexpr int64_t kShared = 227 << 10;
   int64_t query = tiling.queryStages * tiling.blockQuery * chunks * 128;
   int64_t stage = tiling.blockKey * (chunks + valueChunks) * 128;
-  int64_t most = std::min<int64_t>(4, (kShared - 2048 - query) / stage);
+  int64_t most = std::min<int64_t>(4, (kShared - 4096 - query) / stage);
   tiling.stages = 1 + random() % most;
   return tiling;
 }
