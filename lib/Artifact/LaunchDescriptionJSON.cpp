@@ -39,7 +39,15 @@ static StringRef fieldName(ScalarDescription::Field field) {
 }
 
 static StringRef placeName(ScalarsIn place) {
-  return place == ScalarsIn::PushConstants ? "push_constants" : "buffer";
+  switch (place) {
+  case ScalarsIn::PushConstants:
+    return "push_constants";
+  case ScalarsIn::Buffer:
+    return "buffer";
+  case ScalarsIn::Arguments:
+    return "arguments";
+  }
+  llvm_unreachable("unknown place");
 }
 
 //===----------------------------------------------------------------------===//
@@ -73,7 +81,7 @@ static void writeArgument(json::OStream &j, const ArgumentDescription &a) {
   });
 }
 
-static void writeVulkan(json::OStream &j, const LaunchDescription &launch) {
+static void writeSpirv(json::OStream &j, const LaunchDescription &launch) {
   j.attribute("environment", launch.environment);
   j.attributeArray("scalars", [&] {
     for (const ScalarDescription &scalar : launch.scalars)
@@ -128,8 +136,8 @@ std::string LaunchDescription::toJSON() const {
         writeArgument(j, a);
     });
     writeTensorMaps(j, *this);
-    if (isVulkan())
-      writeVulkan(j, *this);
+    if (isSpirv())
+      writeSpirv(j, *this);
     writeSizes(j, *this);
     if (!then.empty())
       j.attributeArray("then", [&] {
@@ -381,8 +389,8 @@ static void readScalar(const json::Value &value, std::string where,
                 Twine(rank));
 }
 
-static void readVulkan(FieldReader &reader, LaunchDescription &d,
-                       std::string &problem) {
+static void readSpirv(FieldReader &reader, LaunchDescription &d,
+                      std::string &problem) {
   reader.text("environment", d.environment);
   if (const json::Array *scalars = reader.array("scalars"))
     for (size_t i = 0; i < scalars->size() && problem.empty(); ++i)
@@ -390,11 +398,18 @@ static void readVulkan(FieldReader &reader, LaunchDescription &d,
                  d.scalars.emplace_back(), problem);
   std::string place;
   reader.text("scalars_in", place);
-  if (place == placeName(ScalarsIn::Buffer))
-    d.scalarsIn = ScalarsIn::Buffer;
-  else if (place != placeName(ScalarsIn::PushConstants))
-    reader.fail("expected 'scalars_in' to be push_constants or buffer, got '" +
-                place + "'");
+  std::vector<ScalarsIn> known = {ScalarsIn::PushConstants, ScalarsIn::Buffer};
+  if (d.isOpenCL())
+    known = {ScalarsIn::Arguments};
+  auto found =
+      find_if(known, [&](ScalarsIn p) { return placeName(p) == place; });
+  if (found != known.end())
+    d.scalarsIn = *found;
+  else
+    reader.fail(
+        "expected 'scalars_in' to be " +
+        StringRef(d.isOpenCL() ? "arguments" : "push_constants or buffer") +
+        ", got '" + place + "'");
   reader.number("subgroup_size", d.subgroupSize);
   if (reader.has("layout_check"))
     reader.text("layout_check", d.layoutCheck);
@@ -473,8 +488,8 @@ Expected<LaunchDescription> LaunchDescription::fromJSON(StringRef text,
       readArgument((*arguments)[i], ("argument " + Twine(i) + " ").str(),
                    d.arguments.emplace_back(), problem);
   readTensorMaps(reader, d, d, problem);
-  if (d.isVulkan())
-    readVulkan(reader, d, problem);
+  if (d.isSpirv())
+    readSpirv(reader, d, problem);
   readSizes(reader, d);
   if (reader.has("then"))
     if (const json::Array *kernels = reader.array("then"))

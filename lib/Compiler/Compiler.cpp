@@ -327,7 +327,9 @@ llvm::Expected<Artifact> Compilation::artifact(std::optional<Stage> stage) {
   launch->target = target.name;
   launch->arch = target.arch;
   if (isVulkan()) {
-    launch->abi = "vulkan-buffers";
+    launch->abi = StringRef(target.arch).starts_with("opencl")
+                      ? "opencl-arguments"
+                      : "vulkan-buffers";
     launch->features = artifact->launch.features;
     artifact->launch = *launch;
     return artifact;

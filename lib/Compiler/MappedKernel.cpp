@@ -92,8 +92,10 @@ static void addVulkanLaunch(gpu::GPUFuncOp kernel,
   launch.environment = target.arch;
   SmallVector<KernelScalar> scalars =
       getKernelScalars(kernel.getArgumentTypes());
-  launch.scalarsIn =
-      fitPushConstants(scalars) ? ScalarsIn::PushConstants : ScalarsIn::Buffer;
+  launch.scalarsIn = StringRef(target.arch).starts_with("opencl")
+                         ? ScalarsIn::Arguments
+                     : fitPushConstants(scalars) ? ScalarsIn::PushConstants
+                                                 : ScalarsIn::Buffer;
   using Field = ScalarDescription::Field;
   for (const KernelScalar &scalar : scalars) {
     Field field = scalar.field == KernelScalar::Size     ? Field::Size

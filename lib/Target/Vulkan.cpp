@@ -1,4 +1,4 @@
-//===- Vulkan.cpp - Known GPUs behind Vulkan ------------------------------===//
+//===- Vulkan.cpp - Known GPUs behind Vulkan and OpenCL -------------------===//
 //
 // `vulkan` promises only what the specification does; the others describe a
 // common device of each vendor. What a driver reports (shared memory, subgroup
@@ -37,6 +37,19 @@ static TargetDescription portable() {
   t.bandwidthMBps = 30000;
   t.exp2Per64Cycles = 8 * 64;
   t.source = "Vulkan specification, required limits; rates assumed";
+  return t;
+}
+
+/// Runtimes that take SPIR-V kernels of OpenCL in the place of Vulkan's: the
+/// limits of the full profile (OpenCL 3.0, table of device queries), and a
+/// workgroup that every driver known has. Rates as above.
+static TargetDescription openCL() {
+  TargetDescription t = portable();
+  t.name = "opencl";
+  t.arch = "opencl2.1";
+  t.capabilities = {"int64"};
+  t.scratchBytes = 32 << 10;
+  t.source = "OpenCL 3.0 specification, full profile; rates assumed";
   return t;
 }
 
@@ -207,6 +220,6 @@ static TargetDescription amd() {
 }
 
 void attn::planner::addVulkanTargets(Targets &targets) {
-  targets.insert(targets.end(), {portable(), cooperativeMatrix(), adreno(),
-                                 mali(), apple(), intel(), amd()});
+  targets.insert(targets.end(), {portable(), openCL(), cooperativeMatrix(),
+                                 adreno(), mali(), apple(), intel(), amd()});
 }

@@ -74,8 +74,9 @@ struct ScalarDescription {
   int64_t dimension = 0;
 };
 
-/// How a Vulkan kernel gets its scalars, in their order from byte 0.
-enum class ScalarsIn { PushConstants, Buffer };
+/// How a SPIR-V kernel gets its scalars: in their order from byte 0 of push
+/// constants or a buffer, or (OpenCL) as arguments behind the pointers.
+enum class ScalarsIn { PushConstants, Buffer, Arguments };
 
 /// One kernel. Its formulas are size expressions.
 struct KernelLaunch {
@@ -109,11 +110,13 @@ struct LaunchDescription : KernelLaunch {
   /// and the tensor maps.
   /// "vulkan-buffers": argument i is the storage buffer at binding i of set 0,
   /// and the scalars are push constants, or a buffer behind the arguments.
+  /// "opencl-arguments": argument i of the kernel is a pointer to global
+  /// memory, and each scalar is an argument behind them.
   std::string abi;
   std::vector<ArgumentDescription> arguments;
   /// Kernels that are launched behind this one, with the same arguments.
   std::vector<KernelLaunch> then;
-  /// Of "vulkan-buffers" alone: what SPIR-V the code is, such as "vulkan1.1",
+  /// Of SPIR-V kernels alone: what SPIR-V the code is, such as "vulkan1.1",
   /// the scalars, and the subgroup size that it relies on (0 is any).
   std::string environment;
   std::vector<ScalarDescription> scalars;
@@ -134,6 +137,8 @@ struct LaunchDescription : KernelLaunch {
                                                     llvm::StringRef source);
 
   bool isVulkan() const { return abi == "vulkan-buffers"; }
+  bool isOpenCL() const { return abi == "opencl-arguments"; }
+  bool isSpirv() const { return isVulkan() || isOpenCL(); }
 
   const ArgumentDescription *find(llvm::StringRef argument) const;
 

@@ -3,26 +3,42 @@
 #include "BufferElement.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/SPIRV/IR/TargetAndABI.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 using namespace attn;
 
-Type BufferElement::arrayType(Type element) {
+/// Of OpenCL, where arrays have a length: no buffer holds more words.
+static constexpr int64_t kMostWords = int64_t(1) << 29;
+
+static Type arrayOf(Type word, int64_t words, bool isKernel) {
+  Type element = words == 1 ? word : VectorType::get(words, word);
+  if (isKernel)
+    return spirv::ArrayType::get(element, kMostWords / words);
   constexpr unsigned kBytes = 4;
-  Type word = element.isF32()
-                  ? element
-                  : Type(IntegerType::get(element.getContext(), 32));
-  return spirv::RuntimeArrayType::get(word, kBytes);
+  return spirv::RuntimeArrayType::get(element, kBytes * words);
 }
 
-Type BufferElement::quadArrayType(Type element) {
-  Type word = element.isF32()
-                  ? element
-                  : Type(IntegerType::get(element.getContext(), 32));
-  int64_t words = element.getIntOrFloatBitWidth() / 8;
-  return spirv::RuntimeArrayType::get(VectorType::get(words, word), 4 * words);
+static Type wordOf(Type element) {
+  return element.isF32() ? element
+                         : Type(IntegerType::get(element.getContext(), 32));
+}
+
+Type BufferElement::arrayType(Type element, bool isKernel) {
+  return arrayOf(wordOf(element), 1, isKernel);
+}
+
+Type BufferElement::quadArrayType(Type element, bool isKernel) {
+  return arrayOf(wordOf(element), element.getIntOrFloatBitWidth() / 8,
+                 isKernel);
+}
+
+bool attn::isOpenCL(OpBuilder &b) {
+  Operation *around = b.getInsertionBlock()->getParentOp();
+  spirv::TargetEnvAttr environment = spirv::lookupTargetEnv(around);
+  return environment && environment.getClientAPI() == spirv::ClientAPI::OpenCL;
 }
 
 int64_t attn::knownFactor(Value index) {
@@ -261,17 +277,6 @@ LogicalResult BufferElement::storeAll(Operation *op, ValueRange values,
   return stored;
 }
 
-Value attn::widenHalf(OpBuilder &b, Location loc, Value bits, FloatType type) {
-  if (type.isF16()) {
-    Type pair = VectorType::get(2, b.getF32Type());
-    Value both = spirv::GLUnpackHalf2x16Op::create(b, loc, pair, bits);
-    return spirv::CompositeExtractOp::create(b, loc, both, 0);
-  }
-  Value sixteen = arith::ConstantIntOp::create(b, loc, 16, 32);
-  return arith::BitcastOp::create(b, loc, b.getF32Type(),
-                                  arith::ShLIOp::create(b, loc, bits, sixteen));
-}
-
 namespace {
 /// Integer arithmetic on the bits of a float.
 struct Bits {
@@ -306,6 +311,41 @@ struct Bits {
   }
 };
 } // namespace
+
+/// An exponent of 5 bits becomes one of 8; below the normal numbers the
+/// mantissa counts units of 2^-24.
+static Value widenByIntegers(OpBuilder &b, Location loc, Value half) {
+  Bits e{b, loc};
+  auto left = [&](Value x, int64_t by) -> Value {
+    return arith::ShLIOp::create(b, loc, x, e.i32(by));
+  };
+  Value sign = left(e.all(half, 0x8000), 16);
+  Value magnitude = e.all(half, 0x7fff);
+  Value normal = e.add(left(magnitude, 13), e.i32((127 - 15) << 23));
+  // The exponent of infinities and NaNs has all bits set.
+  normal = e.select(e.above(magnitude, 0x7bff),
+                    e.any(normal, e.i32(0x7f800000)), normal);
+  Value units = arith::UIToFPOp::create(b, loc, b.getF32Type(), magnitude);
+  Value unit =
+      arith::ConstantOp::create(b, loc, b.getF32FloatAttr(1.0f / (1 << 24)));
+  Value small = arith::BitcastOp::create(
+      b, loc, b.getI32Type(), arith::MulFOp::create(b, loc, units, unit));
+  Value bits = e.select(e.above(magnitude, 0x3ff), normal, small);
+  return arith::BitcastOp::create(b, loc, b.getF32Type(), e.any(sign, bits));
+}
+
+Value attn::widenHalf(OpBuilder &b, Location loc, Value bits, FloatType type) {
+  if (type.isF16() && isOpenCL(b))
+    return widenByIntegers(b, loc, bits);
+  if (type.isF16()) {
+    Type pair = VectorType::get(2, b.getF32Type());
+    Value both = spirv::GLUnpackHalf2x16Op::create(b, loc, pair, bits);
+    return spirv::CompositeExtractOp::create(b, loc, both, 0);
+  }
+  Value sixteen = arith::ConstantIntOp::create(b, loc, 16, 32);
+  return arith::BitcastOp::create(b, loc, b.getF32Type(),
+                                  arith::ShLIOp::create(b, loc, bits, sixteen));
+}
 
 /// Not GLSL's PackHalf2x16, which may round to either side.
 Value attn::roundToHalf(OpBuilder &b, Location loc, Value value,

@@ -20,8 +20,8 @@ struct BufferElement {
   /// The device has i64; else one is a vector of two words.
   bool hasLong = false;
 
-  /// What the buffer is declared to hold.
-  static mlir::Type arrayType(mlir::Type element);
+  /// What the buffer is declared to hold, for Vulkan or (`isKernel`) OpenCL.
+  static mlir::Type arrayType(mlir::Type element, bool isKernel);
 
   /// The element number `index` (an index value).
   mlir::Value load(mlir::Value index);
@@ -30,7 +30,7 @@ struct BufferElement {
   mlir::Value loadQuad(mlir::Value index);
   /// The same where `index` is a multiple of four, from a buffer of quads.
   mlir::Value loadWholeQuad(mlir::Value quads, mlir::Value index);
-  static mlir::Type quadArrayType(mlir::Type element);
+  static mlir::Type quadArrayType(mlir::Type element, bool isKernel);
   /// `op` is what an error speaks of.
   mlir::LogicalResult store(mlir::Operation *op, mlir::Value value,
                             mlir::Value index);
@@ -53,6 +53,9 @@ private:
   mlir::Value i32(int64_t value);
   mlir::Value cast(mlir::Value value, mlir::Type to);
 };
+
+/// Whether what is built at `b` is a kernel of OpenCL and no shader of Vulkan.
+bool isOpenCL(mlir::OpBuilder &b);
 
 /// The f32 nearest to the f64 of two words; what is less than the normal
 /// numbers becomes 0.

@@ -24,7 +24,10 @@ public:
   MemoryLowering(spirv::ModuleOp module, spirv::FuncOp function, bool hasDouble,
                  bool hasLong)
       : module(module), function(function), b(function.getContext()),
-        hasDouble(hasDouble), hasLong(hasLong) {}
+        hasDouble(hasDouble), hasLong(hasLong) {
+    b.setInsertionPointToStart(&function.getBody().front());
+    isKernel = isOpenCL(b);
+  }
 
   LogicalResult run();
 
@@ -34,6 +37,9 @@ private:
   Value createVariable(Location loc, Type contents, std::string name,
                        spirv::StorageClass storage,
                        std::optional<int64_t> binding = std::nullopt);
+  Value createBuffer(BlockArgument argument, Type array,
+                     const std::string &name);
+  Value addArgument(Type type);
   LogicalResult lower(Operation *op);
   LogicalResult lowerDim(memref::DimOp op);
   LogicalResult lowerAccess(Operation *op, Value base, ValueRange indices,
@@ -56,7 +62,7 @@ private:
   spirv::ModuleOp module;
   spirv::FuncOp function;
   OpBuilder b;
-  bool hasDouble, hasLong;
+  bool hasDouble, hasLong, isKernel;
   SmallVector<KernelScalar> scalars;
   /// Index values, one a scalar.
   SmallVector<Value> scalarValues;
@@ -96,12 +102,41 @@ static Value toWord(OpBuilder &b, Location loc, Value index) {
   return arith::IndexCastOp::create(b, loc, b.getI32Type(), index);
 }
 
+Value MemoryLowering::addArgument(Type type) {
+  return function.getBody().front().addArgument(type, function.getLoc());
+}
+
+/// A buffer of `array`: behind a binding, or what a pointer among the arguments
+/// of an OpenCL kernel points to.
+Value MemoryLowering::createBuffer(BlockArgument argument, Type array,
+                                   const std::string &name) {
+  int64_t number = argument.getArgNumber();
+  if (!isKernel)
+    return createVariable(function.getLoc(), spirv::StructType::get(array, 0u),
+                          name, spirv::StorageClass::StorageBuffer, number);
+  auto type = spirv::PointerType::get(spirv::StructType::get(array),
+                                      spirv::StorageClass::CrossWorkgroup);
+  Value &pointer = variables[argument];
+  if (!pointer)
+    return addArgument(type);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(&function.getBody().front());
+  return spirv::BitcastOp::create(b, function.getLoc(), type, pointer);
+}
+
 /// Sizes, strides and offsets that the types leave open: push constants, or a
-/// buffer behind the arguments.
+/// buffer behind the arguments, or arguments.
 void MemoryLowering::readScalars() {
   scalars = getKernelScalars(function.getArgumentTypes());
   if (scalars.empty())
     return;
+  if (isKernel) {
+    b.setInsertionPointToStart(&function.getBody().front());
+    for (size_t i = 0; i < scalars.size(); ++i)
+      scalarValues.push_back(arith::IndexCastOp::create(
+          b, function.getLoc(), b.getIndexType(), addArgument(b.getI32Type())));
+    return;
+  }
   Location loc = function.getLoc();
   constexpr unsigned kBytes = 4;
   Type word = b.getI32Type();
@@ -298,12 +333,9 @@ LogicalResult MemoryLowering::lowerVectorLoad(vector::LoadOp op) {
     Value &quads = quadVariables[view->argument];
     int64_t number = view->argument.getArgNumber();
     if (!quads)
-      quads =
-          createVariable(function.getLoc(),
-                         spirv::StructType::get(
-                             BufferElement::quadArrayType(element.type), 0u),
-                         "quads" + std::to_string(number),
-                         spirv::StorageClass::StorageBuffer, number);
+      quads = createBuffer(view->argument,
+                           BufferElement::quadArrayType(element.type, isKernel),
+                           "quads" + std::to_string(number));
     result = element.loadWholeQuad(quads, linear);
   } else if (isQuad) {
     result = element.loadQuad(linear);
@@ -389,16 +421,16 @@ void MemoryLowering::eraseUnused() {
 
 LogicalResult MemoryLowering::run() {
   Block &body = function.getBody().front();
-  for (BlockArgument argument : body.getArguments()) {
+  SmallVector<BlockArgument> arguments(body.getArguments());
+  for (BlockArgument argument : arguments) {
     auto type = cast<MemRefType>(argument.getType());
     std::string name = "arg" + std::to_string(argument.getArgNumber());
-    Type array = BufferElement::arrayType(type.getElementType());
-    variables[argument] = createVariable(
-        function.getLoc(), spirv::StructType::get(array, 0u), name,
-        spirv::StorageClass::StorageBuffer, argument.getArgNumber());
+    Type array = BufferElement::arrayType(type.getElementType(), isKernel);
+    Value buffer = createBuffer(argument, array, name);
+    variables[argument] = buffer;
   }
   readScalars();
-  for (BlockArgument argument : body.getArguments())
+  for (BlockArgument argument : arguments)
     if (failed(viewArgument(argument)))
       return failure();
   SmallVector<Operation *> operations;

@@ -2,8 +2,10 @@
 //
 // The gpu.module of a kernel becomes a spirv.module that a Vulkan driver takes:
 //
-//   arguments             storage buffers, set 0, binding = their number
-//   open sizes, strides   push constants, or one more buffer (readScalars)
+//   arguments             storage buffers, set 0, binding = their number;
+//                         in OpenCL pointers to global memory
+//   open sizes, strides   push constants, or one more buffer (readScalars); in
+//                         OpenCL arguments behind the pointers
 //   workgroup memory      variables of the Workgroup class
 //   f16, bf16             f32 of the same value; rounded where IR rounds
 //   i64                   two words, where the target has no Int64
@@ -70,6 +72,25 @@ struct RoundHalf : public OpConversionPattern<arith::TruncFOp> {
       return rewriter.notifyMatchFailure(op, "no rounding of f32 to 16 bits");
     Value bits = roundToHalf(rewriter, op.getLoc(), x, type);
     rewriter.replaceOp(op, widenHalf(rewriter, op.getLoc(), bits, type));
+    return success();
+  }
+};
+
+/// Work items and groups are counted in 64 bits by OpenCL, and in 32 by
+/// kernels.
+template <typename OpTy, spirv::BuiltIn kBuiltIn>
+struct OpenCLIndex : public OpConversionPattern<OpTy> {
+  using OpConversionPattern<OpTy>::OpConversionPattern;
+  LogicalResult
+  matchAndRewrite(OpTy op, typename OpTy::Adaptor,
+                  ConversionPatternRewriter &rewriter) const override {
+    Value all = spirv::getBuiltinVariableValue(op, kBuiltIn,
+                                               rewriter.getI64Type(), rewriter);
+    Value wide = spirv::CompositeExtractOp::create(
+        rewriter, op.getLoc(), all,
+        ArrayRef(static_cast<int32_t>(op.getDimension())));
+    rewriter.replaceOpWithNewOp<spirv::UConvertOp>(op, rewriter.getI32Type(),
+                                                   wide);
     return success();
   }
 };
@@ -158,9 +179,31 @@ static bool usesMatrices(gpu::GPUFuncOp kernel) {
       .wasInterrupted();
 }
 
+static bool isOpenCL(const TargetDescription &target) {
+  return StringRef(target.arch).starts_with("opencl");
+}
+
+/// SPIR-V 1.0 is what OpenCL 2.1 takes, and every later one.
+static spirv::TargetEnvAttr openCLEnvironment(const TargetDescription &target,
+                                              MLIRContext *context) {
+  SmallVector<spirv::Capability> capabilities = {spirv::Capability::Kernel,
+                                                 spirv::Capability::Addresses,
+                                                 spirv::Capability::Int64};
+  if (target.has("float64"))
+    capabilities.push_back(spirv::Capability::Float64);
+  auto triple =
+      spirv::VerCapExtAttr::get(spirv::Version::V_1_0, capabilities,
+                                ArrayRef<spirv::Extension>(), context);
+  return spirv::TargetEnvAttr::get(triple,
+                                   spirv::getDefaultResourceLimits(context),
+                                   spirv::ClientAPI::OpenCL);
+}
+
 static spirv::TargetEnvAttr environmentOf(const TargetDescription &target,
                                           bool hasMatrices,
                                           MLIRContext *context) {
+  if (isOpenCL(target))
+    return openCLEnvironment(target, context);
   SmallVector<spirv::Capability> capabilities = {spirv::Capability::Shader};
   if (target.has("float64"))
     capabilities.push_back(spirv::Capability::Float64);
@@ -291,6 +334,11 @@ static LogicalResult convert(spirv::FuncOp function,
   patterns.add<MultiplyByZero, RoundHalf, FloatConstant, FastExp2,
                KeepFloat<arith::ExtFOp>, KeepFloat<arith::TruncFOp>>(
       types, context, PatternBenefit(10));
+  if (environment.getClientAPI() == spirv::ClientAPI::OpenCL)
+    patterns
+        .add<OpenCLIndex<gpu::ThreadIdOp, spirv::BuiltIn::LocalInvocationId>,
+             OpenCLIndex<gpu::BlockIdOp, spirv::BuiltIn::WorkgroupId>>(
+            types, context, PatternBenefit(10));
   std::unique_ptr<ConversionTarget> target =
       SPIRVConversionTarget::get(environment);
   target->addLegalOp<UnrealizedConversionCastOp>();
@@ -310,7 +358,15 @@ static LogicalResult convert(spirv::FuncOp function,
   return success();
 }
 
-static void forbidContraction(spirv::FuncOp function) {
+/// By a mode of the whole kernel in OpenCL, which has no decoration for it.
+static void forbidContraction(spirv::FuncOp function, bool isKernel) {
+  if (isKernel) {
+    OpBuilder b = OpBuilder::atBlockEnd(function->getBlock());
+    spirv::ExecutionModeOp::create(b, function.getLoc(), function,
+                                   spirv::ExecutionMode::ContractionOff,
+                                   ArrayRef<int32_t>());
+    return;
+  }
   function.walk([](Operation *op) {
     if (isa<spirv::FAddOp, spirv::FSubOp, spirv::FMulOp>(op))
       op->setAttr("no_contraction", UnitAttr::get(op->getContext()));
@@ -342,14 +398,15 @@ static LogicalResult convertKernel(spirv::ModuleOp module,
   if ((!hasDouble && failed(verifyWithoutDouble(function, target))) ||
       failed(lowerKernelMemory(module, function, hasDouble, hasLong)))
     return failure();
-  function.getBody().front().eraseArguments(0, function.getNumArguments());
-  function.setFunctionType(
-      FunctionType::get(module.getContext(), TypeRange(), TypeRange()));
+  Block &body = function.getBody().front();
+  body.eraseArguments(0, function.getNumArguments());
+  function.setFunctionType(FunctionType::get(
+      module.getContext(), body.getArgumentTypes(), TypeRange()));
   spirv::TargetEnvAttr environment = spirv::lookupTargetEnv(module);
   if ((!hasLong && failed(emulateWideIntegers(function))) ||
       failed(convert(function, environment)))
     return failure();
-  forbidContraction(function);
+  forbidContraction(function, isOpenCL(target));
   forbidUnrolling(function);
   return success();
 }
@@ -374,10 +431,15 @@ static LogicalResult convertKernels(gpu::GPUModuleOp kernels,
   }
   bool hasMatrices = usesMatrices(kernel);
   OpBuilder b(kernels);
-  auto module = spirv::ModuleOp::create(
-      b, kernels.getLoc(), spirv::AddressingModel::Logical,
-      hasMatrices ? spirv::MemoryModel::Vulkan : spirv::MemoryModel::GLSL450,
-      std::nullopt, kernels.getName());
+  bool isKernel = isOpenCL(target.getValue());
+  auto module =
+      spirv::ModuleOp::create(b, kernels.getLoc(),
+                              isKernel ? spirv::AddressingModel::Physical64
+                                       : spirv::AddressingModel::Logical,
+                              isKernel      ? spirv::MemoryModel::OpenCL
+                              : hasMatrices ? spirv::MemoryModel::Vulkan
+                                            : spirv::MemoryModel::GLSL450,
+                              std::nullopt, kernels.getName());
   module->setAttr(
       spirv::getTargetEnvAttrName(),
       environmentOf(target.getValue(), hasMatrices, b.getContext()));

@@ -1,11 +1,11 @@
-"""Validates planned kernels for Vulkan, and reads what their modules ask of a device.
+"""Validates planned kernels for Vulkan and OpenCL, and reads what their modules ask of a device.
 
     spirv_grid.py TARGET...
 
 Every combination below has to compile in less than a second, spirv-val has to take it for the
 environment that its description names, it has to take the shared memory that the planner
 counted and no more than the target has, and to need no capability beyond Shader,
-which implies Matrix.
+which implies Matrix, or those that every OpenCL device has.
 """
 
 import json
@@ -37,7 +37,9 @@ def cases():
     yield ("bf16", 64, 64, "plain", "bhsd", 8, False, "f32")
 
 
-BYTES = {"v2float": 8, "v4float": 16, "float": 4, "uint": 4, "int": 4}
+BYTES = {"v2float": 8, "v4float": 16, "v2uint": 8, "v4uint": 16}
+BYTES |= {"float": 4, "uint": 4, "int": 4}
+OPENCL = {"Kernel", "Addresses", "Int64"}
 
 
 def declared_bytes(assembly):
@@ -74,9 +76,10 @@ def check(folder, target, case):
     if seconds > MOST_SECONDS:
         return f"took {seconds:.1f} s to compile"
     assembly = run(["spirv-dis", path], "").stdout
-    needed = set(re.findall(r"OpCapability (\w+)", assembly)) - {"Shader", "Matrix"}
-    if launch["features"] or needed:
-        return f"needs {needed}"
+    needed = set(re.findall(r"OpCapability (\w+)", assembly))
+    needed -= OPENCL if launch["abi"] == "opencl-arguments" else {"Shader", "Matrix"}
+    if set(launch["features"].split(",")) - {""} - OPENCL or needed:
+        return f"needs {launch['features']} {needed}"
     plan = json.loads(explained.stdout)[0]["chosen"]
     budget = next(b for b in plan["budgets"] if b["memory"] == "shared memory")
     given, declared = int(launch["shared_memory_bytes"]), declared_bytes(assembly)

@@ -130,6 +130,21 @@ TEST(LaunchDescription, VulkanSurvivesTheRoundTrip) {
   EXPECT_EQ(read->scalars[2].field, ScalarDescription::Field::Offset);
 }
 
+TEST(LaunchDescription, OpenCLSurvivesTheRoundTrip) {
+  LaunchDescription d = vulkanSample();
+  d.abi = "opencl-arguments";
+  d.environment = "opencl2.1";
+  d.scalarsIn = ScalarsIn::Arguments;
+  std::string text = d.toJSON();
+  Expected<LaunchDescription> read = LaunchDescription::fromJSON(text, "x");
+  ASSERT_TRUE(bool(read)) << toString(read.takeError());
+  EXPECT_EQ(read->toJSON(), text);
+  EXPECT_EQ(read->scalarsIn, ScalarsIn::Arguments);
+  EXPECT_EQ(errorOf(sampleWith("\"arguments\",", "\"buffer\",", d)),
+            "launch description 'x.json' expected 'scalars_in' to be "
+            "arguments, got 'buffer'");
+}
+
 TEST(LaunchDescription, NamesWhatIsWrongForVulkan) {
   auto errorWith = [](StringRef from, StringRef to) {
     return errorOf(sampleWith(from, to, vulkanSample()));

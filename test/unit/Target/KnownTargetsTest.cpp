@@ -20,7 +20,7 @@ TEST(KnownTargets, NamesAreUniqueAndFound) {
   }
   for (const char *name :
        {"cpu", "cpu:avx2", "cpu:avx512", "cpu:avx512-bf16", "cpu:amx",
-        "cpu:neon", "sm_80", "sm_90a", "h200", "sm_100a", "vulkan",
+        "cpu:neon", "sm_80", "sm_90a", "h200", "sm_100a", "vulkan", "opencl",
         "vulkan-coopmat", "adreno", "mali", "apple", "intel", "amd", "npu"})
     EXPECT_TRUE(names.count(name)) << name;
 }
