@@ -30,27 +30,48 @@ def module(element, dim, causal, clauses=""):
     )
 
 
-def backward_module(element, dim, causal, clauses=""):
-    heads = HIDDEN // dim
+def alibi(heads):
+    return f"""captures(%x : tensor<{heads}xf32>) score_mod(%s, %b, %h, %i, %j, %c) {{
+      %slope = tensor.extract %c[%h] : tensor<{heads}xf32>
+      %ji = arith.subi %j, %i : index
+      %d = arith.index_cast %ji : index to i32
+      %f = arith.sitofp %d : i32 to f32
+      %bias = arith.mulf %slope, %f : f32
+      %r = arith.addf %s, %bias : f32
+      attn.yield %r : f32
+    }}"""
+
+
+def backward_module(element, dim, mask, clauses=""):
+    """Of the masks of bench_cuda_backward.py."""
+    heads, kv_heads = (32, 8) if mask == "grouped" else [HIDDEN // dim] * 2
     tensor, rows = f"tensor<?x{heads}x?x{dim}x{element}>", f"tensor<?x{heads}x?xf32>"
-    mask = "causal " if causal else ""
-    gradients = ", ".join([tensor] * 3)
+    key = f"tensor<?x{kv_heads}x?x{dim}x{element}>"
+    clauses += {
+        "full": "", "grouped": "", "causal": " causal", "window": " causal window(1023, 0)",
+        "softcap": " causal softcap(20.0)", "alibi": " causal " + alibi(heads),
+    }[mask]  # fmt: skip
+    slopes = f", %x: tensor<{heads}xf32>" if mask == "alibi" else ""
+    gradients = f"{tensor}, {key}, {key}"
     return (
-        f"func.func @gradients(%q: {tensor}, %k: {tensor}, %v: {tensor}, %o: {tensor}, %l: {rows}, %do: {tensor})\n"
+        f"func.func @gradients(%q: {tensor}, %k: {key}, %v: {key}, %o: {tensor}, %l: {rows}, %do: {tensor}{slopes})\n"
         f"    -> ({gradients}) {{\n"
-        f"  %g:3 = attn.attention_backward %q, %k, %v, %o, %l, %do {mask}{clauses}\n"
+        f"  %g:3 = attn.attention_backward %q, %k, %v, %o, %l, %do {clauses}\n"
         f"    : {gradients}, {tensor}, {rows}, {tensor} -> {gradients}\n"
         f"  return %g#0, %g#1, %g#2 : {gradients}\n}}\n"
     )
 
 
-def compile_one(args, element, dim, causal):
-    name = f"{element}-d{dim}-{'causal' if causal else 'full'}.{args.format}"
+def compile_one(args, element, dim, mask):
+    name = f"{element}-d{dim}-{mask}.{args.format}"
     command = [
         args.build / "bin" / "attn-opt", "-", f"--target={args.target}", f"--emit={args.format}",
         "-o", args.folder / name,
     ]
-    text = (backward_module if args.backward else module)(element, dim, causal, args.clauses)
+    if args.backward:
+        text = backward_module(element, dim, mask, args.clauses)
+    else:
+        text = module(element, dim, mask == "causal", args.clauses)
     done = subprocess.run(command, input=text, text=True, capture_output=True)
     if done.returncode:
         return f"{name}: {done.stderr.strip()}"
@@ -72,13 +93,14 @@ def main():
     parser.add_argument("--elements", default="bf16", help="of bf16 and f16, with commas")
     parser.add_argument("--dims", default="64,128,256")
     parser.add_argument("--backward", action="store_true", help="gradients")
+    parser.add_argument("--masks", default="full,causal", help="of --backward also window, softcap, alibi, grouped")
     parser.add_argument("--clauses", default="", help="of the op, such as 'scale(0.1)'")
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
     problems = []
     for element in args.elements.split(","):
         for dim in map(int, args.dims.split(",")):
-            problems += [p for causal in (False, True) if (p := compile_one(args, element, dim, causal))]
+            problems += [p for mask in args.masks.split(",") if (p := compile_one(args, element, dim, mask))]
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True).stdout.strip()
     manifest = {"commit": commit, "target": args.target, "format": args.format, "problems": problems}
     (args.folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")

@@ -112,7 +112,8 @@ FailureOr<Value> TileSlicer::sliceOp(Operation *op, Value value,
       return slicePosition(toFloat, *step, piece, shape);
   if (piece.origin && isLine(value, shape))
     return sliceLine(value, piece, shape);
-  if (auto compare = dyn_cast<arith::CmpIOp>(op); compare && piece.origin)
+  if (auto compare = dyn_cast<arith::CmpIOp>(op);
+      compare && piece.origin && piece.width != 0)
     if (isStep(compare.getLhs()) && columnStep(compare.getRhs(), shape) == 0)
       return sliceComparison(compare, piece, shape);
   if (isArithmetic(op))
@@ -212,7 +213,23 @@ std::optional<int64_t> TileSlicer::positionStep(Value value, Shape shape) {
   return step && *step != 0 ? step : std::nullopt;
 }
 
+/// The first column of the thread, in the piece's row.
+static TileSlicer::Piece firstOf(const TileSlicer::Piece &piece) {
+  return {piece.row, piece.origin, std::min<int64_t>(piece.width, 1)};
+}
+
+/// What was made for `firstOf`, as wide as the piece.
+static Value spread(OpBuilder &b, Location loc, Value first, Type type) {
+  if (!isa<VectorType>(type))
+    return first;
+  return vector::BroadcastOp::create(
+      b, loc, type, vector::ExtractOp::create(b, loc, first, 0));
+}
+
 Value TileSlicer::distances(const Piece &piece, int64_t step) {
+  if (piece.width == 0)
+    return arith::ConstantOp::create(
+        b, loc, b.getF32FloatAttr(static_cast<float>(step * piece.shift)));
   SmallVector<float> distances;
   for (int64_t i = 0; i < piece.width; ++i)
     distances.push_back(static_cast<float>(step * (piece.shift + i)));
@@ -225,14 +242,11 @@ Value TileSlicer::distances(const Piece &piece, int64_t step) {
 /// beyond, it rounds twice.
 FailureOr<Value> TileSlicer::slicePosition(arith::SIToFPOp op, int64_t step,
                                            const Piece &piece, Shape shape) {
-  Piece first{piece.row, piece.origin, /*width=*/1};
-  FailureOr<Value> position = slice(op, first, shape);
+  FailureOr<Value> position = slice(op, firstOf(piece), shape);
   if (failed(position))
     return failure();
   Value distance = distances(piece, step);
-  Value start = vector::BroadcastOp::create(
-      b, loc, distance.getType(),
-      vector::ExtractOp::create(b, loc, *position, 0));
+  Value start = spread(b, loc, *position, distance.getType());
   return Value(arith::AddFOp::create(b, loc, start, distance));
 }
 
@@ -278,10 +292,12 @@ FailureOr<Value> TileSlicer::growth(Value value, const Piece &first,
   Operation *op = value.getDefiningOp();
   if (auto broadcast = dyn_cast<vector::BroadcastOp>(op))
     return growth(broadcast.getSource(), first, Shape::Lanes);
-  auto type = VectorType::get(first.width, b.getF32Type());
   auto constant = [&](float number) -> Value {
-    return arith::ConstantOp::create(b, loc,
-                                     DenseElementsAttr::get(type, number));
+    TypedAttr attribute = b.getF32FloatAttr(number);
+    if (first.width != 0)
+      attribute = DenseElementsAttr::get(
+          VectorType::get(first.width, b.getF32Type()), attribute);
+    return arith::ConstantOp::create(b, loc, attribute);
   };
   if (std::optional<int64_t> step = positionStep(value, shape))
     return constant(static_cast<float>(*step));
@@ -321,18 +337,14 @@ FailureOr<Value> TileSlicer::growth(Value value, const Piece &first,
 
 FailureOr<Value> TileSlicer::sliceLine(Value value, const Piece &piece,
                                        Shape shape) {
-  Piece first{piece.row, piece.origin, /*width=*/1};
-  FailureOr<Value> start = slice(value, first, shape);
-  FailureOr<Value> step = growth(value, first, shape);
+  FailureOr<Value> start = slice(value, firstOf(piece), shape);
+  FailureOr<Value> step = growth(value, firstOf(piece), shape);
   if (failed(start) || failed(step))
     return failure();
   Value distance = distances(piece, 1);
-  auto spread = [&](Value one) -> Value {
-    return vector::BroadcastOp::create(
-        b, loc, distance.getType(), vector::ExtractOp::create(b, loc, one, 0));
-  };
-  return Value(
-      math::FmaOp::create(b, loc, spread(*step), distance, spread(*start)));
+  Type type = distance.getType();
+  return Value(math::FmaOp::create(b, loc, spread(b, loc, *step, type),
+                                   distance, spread(b, loc, *start, type)));
 }
 
 /// The distance from the origin is compared with a bound that is counted from

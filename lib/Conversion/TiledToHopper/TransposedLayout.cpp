@@ -30,7 +30,8 @@ FailureOr<Fragment> TransposedLayout::tile(Value value, int64_t queries) {
       for (element = 0; element < 2; ++element) {
         FailureOr<Value> made =
             slicer.tile(value, {e.add(firstQuery, 8 * group + element),
-                                e.add(firstKey, 8 * half), /*width=*/0});
+                                e.add(firstKey, 8 * half), /*width=*/0,
+                                firstKey, 8 * half});
         if (failed(made))
           return failure();
         fragment.elements.push_back(*made);
