@@ -1,6 +1,6 @@
 // The gradients as three kernels that share a workspace.
-// RUN: attn-opt %s --target=h200 --emit=mapped | FileCheck %s
-// RUN: attn-opt %s --target=h200 --emit=ptx -o %t.ptx && FileCheck %s --check-prefix=LAUNCH < %t.ptx.json
+// RUN: attn-opt %s --target=h200 --emit=mapped --entry=gradients | FileCheck %s
+// RUN: attn-opt %s --target=h200 --emit=ptx --entry=gradients -o %t.ptx && FileCheck %s --check-prefix=LAUNCH < %t.ptx.json
 
 !t = tensor<2x4x256x128xbf16>
 !k = tensor<2x2x384x128xbf16>
@@ -51,4 +51,42 @@
 func.func @gradients(%q: !t, %k: !k, %v: !k, %o: !t, %l: !l, %do: !t) -> (!t, !k, !k) {
   %g:3 = attn.attention_backward %q, %k, %v, %o, %l, %do : !t, !k, !k, !t, !l, !t -> !t, !k, !k
   return %g#0, %g#1, %g#2 : !t, !k, !k
+}
+
+// Equal bits: no sum in main memory, a sweep of its own for dQ.
+// RUN: attn-opt %s --target=h200 --emit=mapped --entry=deterministic | FileCheck %s --check-prefix=SWEEP
+// SWEEP: gpu.func @deterministic_rows
+// SWEEP-SAME: workspace = "2 * 4 * 4 * 512"
+// SWEEP-NOT: st.global.v4.b32
+// SWEEP: gpu.func @deterministic_keys
+// SWEEP-NOT: stmatrix
+// SWEEP-NOT: red.global
+// Two query blocks of a head to a block of threads.
+// SWEEP: gpu.func @deterministic_queries
+// SWEEP-SAME: grid = "2 * 4 * ceildiv(4, 2)"
+// SWEEP-COUNT-2: wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16
+// SWEEP: cp.async.bulk.tensor.4d.global.shared::cta
+func.func @deterministic(%q: !t, %k: !k, %v: !k, %o: !t, %l: !l, %do: !t) -> (!t, !k, !k) {
+  %g:3 = attn.attention_backward %q, %k, %v, %o, %l, %do deterministic : !t, !k, !k, !t, !l, !t -> !t, !k, !k
+  return %g#0, %g#1, %g#2 : !t, !k, !k
+}
+
+// Wide heads: two warpgroups share the keys, and P goes from one to the other.
+// RUN: attn-opt %s --target=h200 --emit=mapped --entry=wide | FileCheck %s --check-prefix=WIDE
+!w = tensor<1x2x128x256xbf16>
+!lw = tensor<1x2x128xf32>
+// WIDE: gpu.func @wide_keys
+// WIDE: wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16
+// WIDE: math.exp2
+// WIDE-COUNT-8: st.shared.v4.f32
+// WIDE: nvvm.barrier.arrive
+// WIDE: wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16
+// WIDE: wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16
+// WIDE-NOT: math.exp2
+// WIDE-COUNT-8: ld.shared.v4.f32
+// WIDE: wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16
+// WIDE: gpu.func @wide_queries
+func.func @wide(%q: !w, %l: !lw) -> (!w, !w, !w) {
+  %g:3 = attn.attention_backward %q, %q, %q, %q, %l, %q causal : !w, !w, !w, !w, !lw, !w -> !w, !w, !w
+  return %g#0, %g#1, %g#2 : !w, !w, !w
 }

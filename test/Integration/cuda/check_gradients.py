@@ -1,6 +1,6 @@
 """Gradients of a list of problems on a GPU against float64.
 
-    check_gradients.py compile FOLDER --build build     # anywhere
+    check_gradients.py compile FOLDER --build build     # anywhere; names what spills
     check_gradients.py check FOLDER                      # where the GPU is; torch and the driver
 
 An error may be 1.5 times that of the straightforward implementation at the same precision:
@@ -118,7 +118,7 @@ def compile_cases(args):
     failures = 0
     for case in selected(args):
         command = [
-            args.build / "bin" / "attn-opt", "-", "--target=h200", "--emit=cubin",
+            args.attn_opt or args.build / "bin" / "attn-opt", "-", "--target=h200", "--emit=cubin",
             "-o", args.folder / f"{case.name}.cubin",
         ]
         done = subprocess.run(command, input=module(case), text=True, capture_output=True)
@@ -126,7 +126,8 @@ def compile_cases(args):
         spills = [l.strip() for l in log.splitlines() if "spill" in l and "0 bytes spill stores" not in l or "C75" in l]
         for line in done.stderr.splitlines()[:3] + spills:
             print(f"{case.name}: {line}")
-        failures += bool(done.returncode)
+        failures += bool(done.returncode or spills)
+    print(f"{len(selected(args))} compiled, {failures} with problems")
     return failures
 
 
@@ -269,6 +270,7 @@ def main():
     parser.add_argument("action", choices=["compile", "check"])
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build"))
+    parser.add_argument("--attn-opt", type=pathlib.Path, help="in place of that of --build")
     parser.add_argument("--only", help="names of cases, with commas")
     args = parser.parse_args()
     return 1 if (compile_cases if args.action == "compile" else check_cases)(args) else 0
