@@ -72,9 +72,8 @@ FailureOr<TiledForm> attn::readTiledForm(scf::ForallOp tasks) {
 
   if (hasKeys) {
     form.finished = form.rowMax->getOperand(0);
-    if (roles.byRole.contains(role::kRebuilt)) {
-      Operation *masked = roles.byRole.lookup(role::kMasked);
-      if (masked)
+    if (!roles.all(role::kRebuilt).empty()) {
+      if (Operation *masked = roles.find(role::kMasked))
         form.finished = masked->getResult(0);
       else if (form.scores)
         form.finished = form.scores->getResult(0);
