@@ -10,7 +10,9 @@
 // tasks queries, output gradients and one accumulator for a block of rows.
 //
 // Seven products a pair, two of them done twice: S (D) and dP (Dv) in both
-// sweeps, dV (Dv), dK (D) and dQ (D) in one.
+// sweeps, dV (Dv), dK (D) and dQ (D) in one. Where there are heads enough for
+// the threads, a thread takes the blocks of a head in order and adds to dQ:
+// then each is done once.
 //
 //===----------------------------------------------------------------------===//
 
@@ -40,17 +42,18 @@ struct BackwardLister {
   int64_t lanes;
   Candidates &result;
 
-  void addCandidate(int64_t blockQuery, int64_t blockKey, bool inRegisters);
+  void addCandidate(int64_t blockQuery, int64_t blockKey, bool inRegisters,
+                    bool isAccumulated = false);
 };
 } // namespace
 
 void BackwardLister::addCandidate(int64_t blockQuery, int64_t blockKey,
-                                  bool inRegisters) {
+                                  bool inRegisters, bool isAccumulated) {
   Candidate c;
   c.tiling.blockQuery = blockQuery;
   c.tiling.blockKey = blockKey;
   c.tiling.product = unit.kind;
-  c.tiling.queryGradient = "recomputed";
+  c.tiling.queryGradient = isAccumulated ? "accumulated" : "recomputed";
   if (inRegisters) {
     auto [rows, vectors] = registerTile(target);
     c.tiling.registerRows = rows;
@@ -80,10 +83,12 @@ void BackwardLister::addCandidate(int64_t blockQuery, int64_t blockKey,
   ScheduleRates &rates = c.rates;
   rates.macsPerCycle =
       (inRegisters ? kRegisterRate : kStackRate) * unit.macsPerCycle;
-  // The exponential is taken in both sweeps.
-  rates.scoresPerCycle = scoresPerCycle(problem, target) / (score == 8 ? 4 : 2);
-  rates.headDim = 4 * problem.headDim;
-  rates.valueDim = 3 * roundUp(problem.valueDim, lanes);
+  // The exponential is taken in every sweep.
+  int64_t sweeps = isAccumulated ? 1 : 2;
+  rates.scoresPerCycle =
+      scoresPerCycle(problem, target) / (score == 8 ? 2 * sweeps : sweeps);
+  rates.headDim = (2 + sweeps) * problem.headDim;
+  rates.valueDim = (1 + sweeps) * roundUp(problem.valueDim, lanes);
   rates.rowGranule = blockQuery;
   rates.keyGranule = blockKey;
   // Rows of a key task are read for each of its blocks, and keys of a query
@@ -118,8 +123,12 @@ void planner::listCpuBackwardSchedules(const AttentionProblem &problem,
   // Blocks of keys are whole registers.
   int64_t rowEnd = roundUp(problem.queryLength, 16),
           keyEnd = std::max(lanes, roundUp(problem.kvLength, 16));
+  int64_t heads = problem.batch * problem.kvHeads,
+          units = std::max<int64_t>(target.computeUnits, 1);
+  bool accumulates =
+      !problem.isDeterministic && (heads % units == 0 || heads >= 4 * units);
   for (int64_t rows : {1, 4, 8, 16, 32, 48, 64, 96, 128})
     for (int64_t keys : {8, 16, 32, 48, 64, 96, 128})
       if (keys % lanes == 0 && rows <= rowEnd && keys <= keyEnd)
-        lister.addCandidate(rows, keys, true);
+        lister.addCandidate(rows, keys, true, accumulates);
 }

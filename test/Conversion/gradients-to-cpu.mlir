@@ -77,3 +77,35 @@ func.func @register_tiles(%q: memref<1x1x10x4xf32>, %l: memref<1x1x10xf32>) {
     : memref<1x1x10x4xf32>, memref<1x1x10x4xf32>, memref<1x1x10x4xf32>, memref<1x1x10x4xf32>, memref<1x1x10xf32>, memref<1x1x10x4xf32>
   return
 }
+
+// Where key tasks add to dQ in memory, a thread takes the blocks of a head in order.
+// CHECK-LABEL: func @accumulated
+// CHECK:       %[[SUM:.+]] = memref.alloc() : memref<1x2x16x4xf32>
+// CHECK:       omp.parallel
+// CHECK:       omp.parallel
+// CHECK:         omp.loop_nest (%{{.+}}) : index = (%c0) to (%c2)
+// CHECK:           scf.for %{{.+}} = %c0 to %c2 step %c1
+// CHECK:             memref.subview %[[SUM]]
+// CHECK:             %[[OLD:.+]] = vector.transfer_read
+// CHECK:             %[[NEW:.+]] = arith.addf %[[OLD]],
+// CHECK:             vector.store %[[NEW]],
+// CHECK:       omp.parallel
+// CHECK-NOT:   vector.contract
+func.func @accumulated(%q: memref<1x2x16x4xf32>, %l: memref<1x2x16xf32>) {
+  attn.attention_backward %q, %q, %q, %q, %l, %q outs(%q, %q, %q : memref<1x2x16x4xf32>, memref<1x2x16x4xf32>, memref<1x2x16x4xf32>)
+    tiling(#attn.tiling<block_query = 8, block_key = 8, query_gradient = "accumulated">)
+    : memref<1x2x16x4xf32>, memref<1x2x16x4xf32>, memref<1x2x16x4xf32>, memref<1x2x16x4xf32>, memref<1x2x16xf32>, memref<1x2x16x4xf32>
+  return
+}
+
+// A mask in memory has a byte for each element, not a bit.
+// CHECK-LABEL: func @boolean_mask
+// CHECK-NOT:   vector<4xi1>, memref
+// CHECK:       vector.transfer_read {{.*}} : memref<8xi8, {{.*}}>, vector<4xi8>
+// CHECK-NEXT:  arith.cmpi ne, %{{.+}}, %{{.+}} : vector<4xi8>
+func.func @boolean_mask(%q: memref<1x1x8x4xf32>, %l: memref<1x1x8xf32>, %m: memref<8x1xi1>) {
+  attn.attention_backward %q, %q, %q, %q, %l, %q outs(%q, %q, %q : memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8x4xf32>)
+    mask(%m : memref<8x1xi1>) tiling(#attn.tiling<block_query = 4, block_key = 8>)
+    : memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8xf32>, memref<1x1x8x4xf32>
+  return
+}

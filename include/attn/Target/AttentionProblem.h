@@ -42,8 +42,8 @@ struct AttentionProblem {
   bool returnsLse = false;
   /// The gradients are asked for, not the output.
   bool isBackward = false;
-  /// Of those: equal inputs give equal bits; gradients of a bias or of captures,
-  /// to which many pairs add, are asked for; these or that of sinks.
+  /// Of those: equal inputs give equal bits; gradients of a bias or of
+  /// captures, to which many pairs add, are asked for; these or that of sinks.
   bool isDeterministic = false;
   bool sumsPairGradients = false;
   bool hasOtherGradients = false;

@@ -33,8 +33,12 @@ static FloatType accumulatorOf(scf::ForallOp tasks) {
   tasks.walk([&](Operation *op) {
     if (auto product = dyn_cast<vector::ContractionOp>(op))
       type = cast<FloatType>(getElementTypeOrSelf(product.getAccType()));
-    else if (getRole(op) == role::kDelta)
-      type = cast<FloatType>(getElementTypeOrSelf(op->getOperand(0)));
+    else if (auto write = dyn_cast<vector::TransferWriteOp>(op);
+             write && getRole(write) == role::kDelta)
+      type = cast<FloatType>(write.getVectorType().getElementType());
+    else if (auto read = dyn_cast<vector::TransferReadOp>(op);
+             read && getRole(read) == role::kQuerySum)
+      type = cast<FloatType>(read.getVectorType().getElementType());
   });
   return type;
 }
@@ -106,10 +110,14 @@ Value GradientTiles::loadPiece(vector::TransferReadOp read, Value row,
   Value view = slicer.scalar(read.getBase());
   Value first = slicer.scalar(read.getIndices()[0]);
   Type element = read.getVectorType().getElementType();
-  Value piece = loadRowPiece(e, VectorType::get(width, element), view,
-                             e.add(first, row), column, count);
-  return element == type ? piece
-                         : arith::ExtFOp::create(e.b, e.loc, vector, piece);
+  return widen(loadRowPiece(e, VectorType::get(width, element), view,
+                            e.add(first, row), column, count));
+}
+
+Value GradientTiles::widen(Value piece) {
+  return piece.getType() == vector
+             ? piece
+             : arith::ExtFOp::create(e.b, e.loc, vector, piece).getResult();
 }
 
 void GradientTiles::loadPlain(vector::TransferReadOp read) {
@@ -244,20 +252,50 @@ static Value rowsInside(Emitter &e, TileSlicer &slicer,
                e.sub(length, slicer.scalar(read.getIndices()[0])));
 }
 
+/// The ops that `tile` is computed by, down to what is placed.
+static void collect(Value tile, const llvm::DenseMap<Value, Value> &placed,
+                    llvm::SetVector<Operation *> &ops) {
+  Operation *op = tile.getDefiningOp();
+  if (!op || !isa<VectorType>(tile.getType()) || placed.contains(tile) ||
+      !ops.insert(op))
+    return;
+  for (Value operand : op->getOperands())
+    if (!isa<vector::ContractionOp>(op))
+      collect(operand, placed, ops);
+  if (auto branch = dyn_cast<scf::IfOp>(op))
+    for (scf::YieldOp yield : {branch.thenYield(), branch.elseYield()})
+      collect(yield.getOperand(0), placed, ops);
+}
+
+/// The tile of an operand, or one that is made of it.
+static vector::TransferReadOp findRead(Value tile) {
+  llvm::SetVector<Operation *> ops;
+  collect(tile, llvm::DenseMap<Value, Value>(), ops);
+  for (Operation *op : ops)
+    if (auto read = dyn_cast<vector::TransferReadOp>(op);
+        read && read.getVectorType() == tile.getType())
+      return read;
+  return {};
+}
+
 LogicalResult GradientTiles::accumulate(vector::ContractionOp product) {
-  Value left = unrounded(product.getLhs());
-  auto right =
-      unrounded(product.getRhs()).getDefiningOp<vector::TransferReadOp>();
-  if (failed(makeTile(left)))
+  Value left = unrounded(product.getLhs()), right = unrounded(product.getRhs());
+  if (failed(makeTile(left)) || failed(makeTile(right)))
     return failure();
   Product p;
   // The P of a row past the end is of what its lse is not.
-  p.steps = rowsInside(e, slicer, right);
+  p.steps = rowsInside(e, slicer, findRead(right));
   p.left = tiles.lookup(left);
   p.leftIsTurned = getRole(product) != role::kQueryGradient;
-  p.right = tiles.lookup(right.getResult());
+  p.right = tiles.lookup(right);
+  // What a block adds to dQ in memory starts anew.
   p.sums = tiles.lookup(product.getAcc());
-  p.startsAtSums = true;
+  p.startsAtSums = bool(p.sums);
+  if (!p.sums) {
+    ArrayRef<int64_t> shape =
+        cast<VectorType>(product.getResultType()).getShape();
+    p.sums = allocate(shape[0], shape[1]);
+  }
   multiply(p);
   place(product.getResult(), p.sums);
   return success();
@@ -276,21 +314,6 @@ void GradientTiles::multiplyTiles(vector::ContractionOp product, Value sums) {
 //===----------------------------------------------------------------------===//
 // P and dX
 //===----------------------------------------------------------------------===//
-
-/// The ops that `tile` is computed by, down to what is placed.
-static void collect(Value tile, const llvm::DenseMap<Value, Value> &placed,
-                    llvm::SetVector<Operation *> &ops) {
-  Operation *op = tile.getDefiningOp();
-  if (!op || !isa<VectorType>(tile.getType()) || placed.contains(tile) ||
-      !ops.insert(op))
-    return;
-  for (Value operand : op->getOperands())
-    if (!isa<vector::ContractionOp>(op))
-      collect(operand, placed, ops);
-  if (auto branch = dyn_cast<scf::IfOp>(op))
-    for (scf::YieldOp yield : {branch.thenYield(), branch.elseYield()})
-      collect(yield.getOperand(0), placed, ops);
-}
 
 /// Whether dX takes the scores themselves, and not only what became of them.
 static bool readsScoresAgain(vector::ContractionOp scores,
@@ -350,7 +373,7 @@ LogicalResult GradientTiles::makeElements(Value tile, Value scratch) {
       FailureOr<Value> piece = slicer.tile(tile, {row, column, width});
       valid &= succeeded(piece);
       if (succeeded(piece))
-        e.store(*piece, scratch, {row, column});
+        e.store(widen(*piece), scratch, {row, column});
     });
   });
   return success(valid);
@@ -440,16 +463,15 @@ LogicalResult GradientTiles::write(vector::TransferWriteOp write) {
   return success(valid);
 }
 
-LogicalResult GradientTiles::writeDelta(vector::TransferWriteOp write) {
+LogicalResult GradientTiles::writePerRow(vector::TransferWriteOp write) {
   Value view = slicer.scalar(write.getBase());
   Value first = slicer.scalar(write.getIndices()[0]);
   Value length = memref::DimOp::create(e.b, e.loc, view, int64_t(0));
   int64_t rows = write.getVectorType().getDimSize(0);
-  Value delta = write.getValueToStore();
   bool valid = true;
   e.loop(e.index(0), e.min(e.index(rows), e.sub(length, first)), 1,
          [&](Value row) {
-           FailureOr<Value> sum = sumRow(delta, row);
+           FailureOr<Value> sum = sumRow(write.getValueToStore(), row);
            valid &= succeeded(sum);
            if (succeeded(sum))
              memref::StoreOp::create(e.b, e.loc, *sum, view, e.add(first, row));
@@ -505,7 +527,8 @@ LogicalResult GradientTiles::emitOp(Operation &op) {
     return success();
   }
   if (auto stored = dyn_cast<vector::TransferWriteOp>(op))
-    return getRole(stored) == role::kDelta ? writeDelta(stored) : write(stored);
+    return stored.getVectorType().getRank() == 1 ? writePerRow(stored)
+                                                 : write(stored);
   // Arithmetic on elements is made where it is used.
   return success();
 }

@@ -8,7 +8,8 @@
 //   dX   [row][key]   = from P and dO V^T                  turned, [d][key]
 //   dV   [key][d]    += P^T dO                             (key tasks)
 //   dK   [key][d]    += dX^T Q                             (key tasks)
-//   dQ   [row][d]    += dX K                               (query tasks)
+//   dQ   [row][d]    += dX K                               (query tasks, or key
+//                                                          tasks, in memory)
 //
 // What the tiled form does with the elements of a product (score region, masks,
 // exponential, derivative) happens row by row before the next product reads it.
@@ -63,7 +64,7 @@ private:
   mlir::LogicalResult emitLoop(mlir::scf::ForOp loop);
   mlir::LogicalResult emitReach(mlir::scf::IfOp reach);
   mlir::LogicalResult write(mlir::vector::TransferWriteOp write);
-  mlir::LogicalResult writeDelta(mlir::vector::TransferWriteOp write);
+  mlir::LogicalResult writePerRow(mlir::vector::TransferWriteOp write);
   /// An element of row sums.
   mlir::FailureOr<mlir::Value> sumRow(mlir::Value sums, mlir::Value row);
   void loadTile(mlir::vector::TransferReadOp read);
@@ -79,6 +80,8 @@ private:
   branchOnEdge(mlir::scf::IfOp masked,
                llvm::function_ref<mlir::LogicalResult()> body);
 
+  /// To the type of sums.
+  mlir::Value widen(mlir::Value piece);
   mlir::Value allocate(int64_t rows, int64_t columns);
   void clear(mlir::Value scratch);
   /// From here on the tile is what lies in the scratch.

@@ -30,19 +30,32 @@ using namespace mlir;
 using namespace attn;
 using namespace attn::cpu;
 
-/// Position in a number, of a task loop: batch and head within a block.
-static void mapTask(Emitter &e, scf::ForallOp tasks, Value number,
-                    IRMapping &mapping) {
+/// Maps batch and head of a task loop, which change fastest in the number;
+/// returns what is left of it.
+static Value mapHeads(Emitter &e, scf::ForallOp tasks, Value number,
+                      IRMapping &mapping) {
   SmallVector<Value> sizes =
       getValueOrCreateConstantIndexOp(e.b, e.loc, tasks.getMixedUpperBound());
-  // The last dimension changes slowest, the others as they are written.
   for (Value variable :
        llvm::reverse(ArrayRef(tasks.getInductionVars()).drop_back())) {
     Value size = sizes[cast<BlockArgument>(variable).getArgNumber()];
     mapping.map(variable, arith::RemUIOp::create(e.b, e.loc, number, size));
     number = arith::DivUIOp::create(e.b, e.loc, number, size);
   }
-  mapping.map(tasks.getInductionVars().back(), number);
+  return number;
+}
+
+/// Key tasks that add to dQ in memory: one thread takes the blocks of a head
+/// one after the other.
+static bool addsToQuerySum(scf::ForallOp tasks) {
+  return getRole(tasks) == role::kKeyTasks &&
+         tasks
+             .walk([](vector::TransferWriteOp write) {
+               return getRole(write) == role::kQuerySum
+                          ? WalkResult::interrupt()
+                          : WalkResult::advance();
+             })
+             .wasInterrupted();
 }
 
 /// Scratch of a block becomes scratch of a thread, in its stack frame: LLVM
@@ -69,12 +82,48 @@ static TargetDescription targetOf(scf::ForallOp tasks) {
   return known ? known.getValue() : TargetDescription();
 }
 
+/// A vector load of i1 would read packed bits, and memory holds one a byte:
+/// the bytes, through the same descriptor.
+static void readBooleansAsBytes(omp::ParallelOp parallel) {
+  SmallVector<vector::TransferReadOp> reads;
+  parallel->walk([&](vector::TransferReadOp read) {
+    if (read.getVectorType().getElementType().isInteger(1))
+      reads.push_back(read);
+  });
+  for (vector::TransferReadOp read : reads) {
+    OpBuilder b(read);
+    Location loc = read.getLoc();
+    auto type = cast<MemRefType>(read.getBase().getType());
+    auto byteType = MemRefType::get(type.getShape(), b.getI8Type(),
+                                    type.getLayout(), type.getMemorySpace());
+    Value bytes =
+        UnrealizedConversionCastOp::create(b, loc, byteType, read.getBase())
+            .getResult(0);
+    Value padding =
+        arith::ExtUIOp::create(b, loc, b.getI8Type(), read.getPadding());
+    auto lanes =
+        VectorType::get(read.getVectorType().getShape(), b.getI8Type());
+    Value loaded = vector::TransferReadOp::create(
+        b, loc, lanes, bytes, read.getIndices(), read.getPermutationMapAttr(),
+        padding, read.getMask(), read.getInBoundsAttr());
+    Value zero = arith::ConstantOp::create(
+        b, loc, DenseElementsAttr::get(lanes, b.getI8IntegerAttr(0)));
+    read.replaceAllUsesWith(
+        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, loaded, zero)
+            .getResult());
+    read.erase();
+  }
+}
+
 static LogicalResult mapToThreads(scf::ForallOp tasks) {
   OpBuilder builder(tasks);
   Emitter e{builder, tasks.getLoc()};
   SmallVector<Value> sizes =
       getValueOrCreateConstantIndexOp(e.b, e.loc, tasks.getMixedUpperBound());
-  Value count = e.index(1);
+  bool inOrder = addsToQuerySum(tasks);
+  Value count = e.index(1), blocks = sizes.back();
+  if (inOrder)
+    sizes.pop_back();
   for (Value size : sizes)
     count = e.mul(count, size);
   bool valid = true;
@@ -82,17 +131,25 @@ static LogicalResult mapToThreads(scf::ForallOp tasks) {
   e.b.createBlock(&parallel.getRegion());
   emitParallelLoop(e, count, [&](Value number) {
     IRMapping mapping;
-    mapTask(e, tasks, number, mapping);
-    if (GradientTiles::canMap(tasks, targetOf(tasks))) {
-      GradientTiles tiles(e, tasks, targetOf(tasks), mapping);
-      valid = succeeded(tiles.emitTask(tasks));
-      return;
-    }
-    for (Operation &op : tasks.getBody()->without_terminator())
-      e.b.clone(op, mapping);
+    Value rest = mapHeads(e, tasks, number, mapping);
+    auto emitTask = [&](Value block) {
+      mapping.map(tasks.getInductionVars().back(), block);
+      if (GradientTiles::canMap(tasks, targetOf(tasks))) {
+        GradientTiles tiles(e, tasks, targetOf(tasks), mapping);
+        valid = succeeded(tiles.emitTask(tasks));
+        return;
+      }
+      for (Operation &op : tasks.getBody()->without_terminator())
+        e.b.clone(op, mapping);
+    };
+    if (inOrder)
+      e.loop(e.index(0), blocks, 1, emitTask);
+    else
+      emitTask(rest);
   });
   omp::TerminatorOp::create(e.b, e.loc);
   hoistScratch(parallel);
+  readBooleansAsBytes(parallel);
 
   // Gradients are sums in the accumulators' type.
   Type precision = builder.getF32Type();
@@ -120,13 +177,6 @@ struct GradientsToCPU : attn::impl::GradientsToCPUBase<GradientsToCPU> {
       return;
     bool roundsInSoftware = false;
     for (scf::ForallOp loop : tasks) {
-      auto tiling = loop->getAttrOfType<TilingAttr>(kTilingAttrName);
-      if (tiling && tiling.getValue().queryGradient == "accumulated") {
-        loop.emitOpError("adds query gradients in main memory from tasks that "
-                         "run in parallel; on a CPU state query_gradient = "
-                         "\"recomputed\" in #attn.tiling");
-        return signalPassFailure();
-      }
       TargetDescription target = targetOf(loop);
       roundsInSoftware |= !target.has("avx512bf16") && !target.has("bf16");
       if (failed(mapToThreads(loop)))
