@@ -187,8 +187,11 @@ void TensorCoreLister::listWgmma() const {
   // An lse is that of probabilities that were not rounded.
   bool raises = unit.type == "bf16" && !problem.returnsLse &&
                 problem.valueDim % 64 == 0 && problem.valueDim <= 128;
+  // Under segments tasks are short, and the search for blocks has the registers
+  // of a third warpgroup.
+  int64_t mostGroups = problem.hasSegments ? 2 : 3;
   for (const Schedule &s : kSchedules)
-    if (dim <= s.maxDim)
+    if (dim <= s.maxDim && s.groups <= mostGroups)
       addWgmma(s.groups, s.groups * unit.m, s.blockKey, s.stages, s.queryStages,
                raises ? "raised" : "stale");
 }

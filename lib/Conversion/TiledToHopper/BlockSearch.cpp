@@ -46,7 +46,7 @@ using namespace attn::hopper;
 /// Blocks that are decided on together, a bit and a lane each.
 static constexpr int64_t kBatch = 32;
 /// Ids of them that a lane loads at a time: as registers allow.
-static constexpr int64_t kLoads = 16;
+static constexpr int64_t kLoads = 8;
 
 //===----------------------------------------------------------------------===//
 // A block that was found

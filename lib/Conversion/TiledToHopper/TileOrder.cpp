@@ -11,7 +11,7 @@
 // all keys through L2 once for each of them: then the order is that of groups
 // of heads whose keys and values stay in L2 together, with whole rounds in a
 // group. The last group takes what is left, so that the end is sorted. Under
-// segments, where tasks are short wherever they lie, a group is a batch.
+// segments, where tasks are short wherever they lie, a batch is a group.
 //
 //===----------------------------------------------------------------------===//
 
@@ -67,11 +67,10 @@ TaskOrder::TaskOrder(Thread &thread) : thread(thread), e(thread.e) {
   me = NVVM::BlockIdXOp::create(e.b, e.loc, e.b.getI32Type());
   width = NVVM::GridDimXOp::create(e.b, e.loc, e.b.getI32Type());
   // The search keeps what it knows of a batch.
+  Value together = thread.kernel.searches() ? heads : allHeads;
   if (thread.kernel.balances)
-    groups = HeadGroups(e, allHeads,
-                        thread.kernel.searches()
-                            ? heads
-                            : headsInGroup(thread, allHeads, blocks, width));
+    groups =
+        HeadGroups(e, allHeads, headsInGroup(thread, together, blocks, width));
   // The last round may leave some blocks without a task.
   Value rounds = e.div(e.add(count, e.add(width, -1)), width);
   Value last = e.add(rounds, -1);
