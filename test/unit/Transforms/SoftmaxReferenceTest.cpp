@@ -97,6 +97,9 @@ TEST_F(SoftmaxReferenceTest, TilesOfEveryGpu) {
     if (target.family == "cpu")
       continue;
     for (StringRef softmax : {"exact", "conditional", "stale", "raised"}) {
+      // It is planned for wgmma alone; some targets have no bf16.
+      if (softmax == "raised" && target.family != "cuda")
+        continue;
       bool isPlanned = false;
       for (int n = 0; n < 200 && !isPlanned; ++n, ++seed) {
         AttentionCase c = CaseGenerator(seed, range).next();
