@@ -120,6 +120,7 @@ AttentionProblem attn::getProblem(AttentionOpInterface op) {
   p.hasSinks = bool(op.getSinks());
   if (auto backward = llvm::dyn_cast<AttentionBackwardOp>(*op)) {
     p.isBackward = true;
+    p.isDeterministic = backward.getDeterministic();
     p.sumsPairGradients =
         backward.getBiasGradient() || !backward.getCaptureGradients().empty();
   }
@@ -131,8 +132,6 @@ AttentionProblem attn::getProblem(AttentionOpInterface op) {
       typeOf(op.getQuery()), typeOf(op.getKey()), typeOf(op.getValue()),
       op.getOutputType()};
   if (auto backward = llvm::dyn_cast<AttentionBackwardOp>(*op)) {
-    p.isDeterministic = backward.getDeterministic();
-    p.hasOtherGradients = backward.getDifferentiated().size() > 3;
     tiles.push_back(typeOf(backward.getOutputGradient()));
     mlir::ValueRange gradients = op.isMemRefForm()
                                      ? mlir::ValueRange(op.getOuts())

@@ -34,12 +34,13 @@ struct Schedule {
 } // namespace
 
 /// What the mapping takes: tensor maps of whole units of 16 bytes, masks by
-/// position, no gradients but those of query, key and value.
+/// position, gradients that no pair adds to beside those of query, key and
+/// value.
 static bool takesWgmma(const AttentionProblem &p) {
   return p.hasTensorMaps && p.headDim > 0 && p.valueDim > 0 &&
          p.headDim % 8 == 0 && p.valueDim % 8 == 0 && p.queryLength != 0 &&
          p.kvLength != 0 && !p.hasMask && !p.hasMaskMod && !p.hasSegments &&
-         !p.hasOtherGradients;
+         !p.sumsPairGradients;
 }
 
 static bool takesSchedule(const Schedule &s, const AttentionProblem &p) {

@@ -95,8 +95,10 @@ void BackwardTiler::buildSinks() {
                               b.constant(rowType, llvm::numbers::log2e));
     Value probability = arith::SelectOp::create(
         b, isNone, none, math::Exp2Op::create(b, exponent));
-    Value term =
-        arith::MulFOp::create(b, probability, readPerRow(delta, task, 0));
+    Value ofRow = readPerRow(delta, task, 0);
+    if (hasWholeBlocks)
+      setRole(ofRow.getDefiningOp(), role::kDelta);
+    Value term = arith::MulFOp::create(b, probability, ofRow);
     return arith::SubFOp::create(b, sum, term);
   };
   Value sums =

@@ -43,10 +43,9 @@ struct AttentionProblem {
   /// The gradients are asked for, not the output.
   bool isBackward = false;
   /// Of those: equal inputs give equal bits; gradients of a bias or of
-  /// captures, to which many pairs add, are asked for; these or that of sinks.
+  /// captures, to which many pairs add, are asked for.
   bool isDeterministic = false;
   bool sumsPairGradients = false;
-  bool hasOtherGradients = false;
   /// Some size stands for all that may come: see withRepresentativeSizes.
   bool isRepresentative = false;
   /// Tensor maps can describe the operands and the gradients, as far as is

@@ -93,6 +93,24 @@ static bool readQueryTasks(scf::ForallOp tasks, bool isAccumulated,
   return true;
 }
 
+template <typename OpTy> static OpTy firstOf(Block &block) {
+  auto ops = block.getOps<OpTy>();
+  return ops.empty() ? OpTy() : *ops.begin();
+}
+
+static bool readSinkTasks(scf::ForallOp tasks, SinkTasks &form) {
+  RoleTable roles(tasks);
+  form.tasks = tasks;
+  form.batches = firstOf<scf::ForOp>(*tasks.getBody());
+  if (form.batches)
+    form.rows = firstOf<scf::ForOp>(*form.batches.getBody());
+  form.store = firstOf<memref::StoreOp>(*tasks.getBody());
+  form.delta = roles.get<TransferReadOp>(role::kDelta);
+  if (!form.rows || !form.store)
+    tasks.emitOpError("expects loops over batches and rows, and a store");
+  return roles.isValid() && form.rows && form.store;
+}
+
 /// Sizes that have a kernel.
 static bool hasSizes(const GradientForm &form) {
   int64_t dim = std::max(form.headDim, form.valueDim);
@@ -145,9 +163,12 @@ FailureOr<GradientForm> hopper::readGradientForm(func::FuncOp function) {
       valid &= readKeyTasks(tasks, isAccumulated, form.keys);
     else if (role == role::kQueryTasks)
       valid &= readQueryTasks(tasks, isAccumulated, form.queries);
+    else if (role == role::kSinkTasks)
+      valid &= readSinkTasks(tasks, form.sinks);
     else
       return tasks.emitOpError("has no mapping to warpgroups yet; expected no "
-                               "gradients but those of query, key and value");
+                               "gradients but those of query, key, value and "
+                               "sinks");
     if (!valid)
       return failure();
   }

@@ -10,6 +10,7 @@
 
 #include "../Common/TiledForm.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 
 namespace attn::hopper {
 
@@ -50,6 +51,15 @@ struct QueryTasks : GradientBlock {
   mlir::vector::TransferWriteOp output;
 };
 
+/// The gradients of the sinks, for each query head, if they are asked for: the
+/// sum over the rows of all batches.
+struct SinkTasks {
+  mlir::scf::ForallOp tasks;
+  mlir::scf::ForOp batches, rows;
+  mlir::vector::TransferReadOp delta;
+  mlir::memref::StoreOp store;
+};
+
 struct GradientForm {
   mlir::func::FuncOp function;
   Tiling tiling;
@@ -57,6 +67,7 @@ struct GradientForm {
   RowTasks rows;
   KeyTasks keys;
   QueryTasks queries;
+  SinkTasks sinks;
   int64_t blockQuery = 0, blockKey = 0, headDim = 0, valueDim = 0;
   mlir::FloatType elementType;
 

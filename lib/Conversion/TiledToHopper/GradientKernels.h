@@ -12,6 +12,7 @@
 //   GradientRoles.cpp      the same, where warpgroups share the keys
 //   GradientQueries.cpp    third kernel: dQ from its sum
 //   GradientSweep.cpp      third kernel: dQ by a sweep over key blocks
+//   GradientSinks.cpp      fourth kernel, where it is asked for
 //   TransposedLayout.cpp   score tiles with keys as rows
 //
 //===----------------------------------------------------------------------===//
@@ -20,6 +21,7 @@
 #define ATTN_LIB_CONVERSION_TILEDTOHOPPER_GRADIENTKERNELS_H
 
 #include "../Common/KernelOutline.h"
+#include "../Common/TileSlicer.h"
 #include "GradientForm.h"
 #include "OperandTile.h"
 
@@ -103,6 +105,12 @@ mlir::LogicalResult emitQueryKernel(GradientForm &form,
                                     mlir::gpu::GPUModuleOp &module);
 mlir::LogicalResult emitSweepKernel(GradientForm &form,
                                     mlir::gpu::GPUModuleOp &module);
+mlir::LogicalResult emitSinkKernel(GradientForm &form,
+                                   mlir::gpu::GPUModuleOp &module);
+
+/// Reads of `block` of a number a row give their padding past the end.
+void bindPaddedRows(GpuEmitter &e, TileSlicer &slicer, mlir::IRMapping &scalars,
+                    mlir::Block &block);
 
 /// What the threads of a warp-specialised kernel begin with: the barriers of
 /// `rings`, then the producer's thread and the consumer warpgroups, whose

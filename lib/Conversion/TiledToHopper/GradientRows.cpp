@@ -32,8 +32,6 @@ public:
 
 private:
   void clearSum(Value address);
-  /// Reads of a number a row give the padding past the end.
-  void bindRowReads(TileSlicer &slicer, IRMapping &scalars);
   void bindTile(TileSlicer &slicer, vector::TransferReadOp read, Value address);
   FailureOr<Value> sumOfRow(TileSlicer &slicer, Value row, Value unit);
 
@@ -45,6 +43,29 @@ private:
   Value id, shared;
 };
 } // namespace
+
+void hopper::bindPaddedRows(GpuEmitter &e, TileSlicer &slicer,
+                            IRMapping &scalars, Block &block) {
+  for (auto read : block.getOps<vector::TransferReadOp>()) {
+    // Scratch of the tiled form is no argument of the kernel.
+    if (read.getVectorType().getRank() != 1 ||
+        !scalars.contains(read.getBase()))
+      continue;
+    slicer.bind(
+        read, [&e, read, &scalars](const TileSlicer::Piece &piece) -> Value {
+          vector::TransferReadOp access = read;
+          Value view = scalars.lookup(access.getBase());
+          Value row =
+              e.add(scalars.lookupOrDefault(access.getIndices()[0]), piece.row);
+          Value length = memref::DimOp::create(e.b, e.loc, view, int64_t(0));
+          Value last = e.sub(length, e.index(1));
+          Value loaded =
+              memref::LoadOp::create(e.b, e.loc, view, e.min(row, last));
+          return e.select(e.less(row, length), loaded,
+                          scalars.lookup(access.getPadding()));
+        });
+  }
+}
 
 void RowKernel::clearSum(Value address) {
   e.loop(id, e.i32(QuerySum(form).elements() / 4), e.i32(kThreads), {},
@@ -78,26 +99,6 @@ void RowKernel::bindTile(TileSlicer &slicer, vector::TransferReadOp read,
     return vector::BitCastOp::create(
         e.b, e.loc, VectorType::get(kUnit, form.elementType), whole);
   });
-}
-
-void RowKernel::bindRowReads(TileSlicer &slicer, IRMapping &scalars) {
-  for (auto read : tasks.tasks.getBody()->getOps<vector::TransferReadOp>()) {
-    if (read.getVectorType().getRank() != 1)
-      continue;
-    slicer.bind(
-        read, [this, read, &scalars](const TileSlicer::Piece &piece) -> Value {
-          auto access = read;
-          Value view = scalars.lookup(access.getBase());
-          Value row =
-              e.add(scalars.lookupOrDefault(access.getIndices()[0]), piece.row);
-          Value length = memref::DimOp::create(e.b, e.loc, view, int64_t(0));
-          Value last = e.sub(length, e.index(1));
-          Value loaded =
-              memref::LoadOp::create(e.b, e.loc, view, e.min(row, last));
-          return e.select(e.less(row, length), loaded,
-                          scalars.lookup(access.getPadding()));
-        });
-  }
 }
 
 FailureOr<Value> RowKernel::sumOfRow(TileSlicer &slicer, Value row,
@@ -154,7 +155,7 @@ LogicalResult RowKernel::emit() {
   ring.waitFull(e, shared, slot);
 
   TileSlicer slicer(e.b, e.loc, scalars);
-  bindRowReads(slicer, scalars);
+  bindPaddedRows(e, slicer, scalars, *tasks.tasks.getBody());
   bindTile(slicer, tasks.outputGradient, gradients);
   bindTile(slicer, tasks.output, outputs);
   Value unit = e.bitAnd(id, kThreadsPerRow - 1);

@@ -1,12 +1,13 @@
 //===- GradientsToHopper.cpp - The gradients on warpgroups of Hopper ------===//
 //
-// A function of gradients becomes three kernels that are launched
+// A function of gradients becomes three or four kernels that are launched
 // one behind the other:
 //
 //   rows     delta and the reference of each row, zeros for the sum of dQ
 //   keys     dK and dV of a key block; an accumulated dQ is added to its sum by
 //            atomic additions of 16 bytes
 //   queries  the query gradient from its sum, or by a sweep of its own
+//   sinks    the gradients of the sinks, where they are asked for
 //
 // They share a workspace in main memory: two f32 numbers for each row, and one
 // for each element of an accumulated query gradient.
@@ -121,6 +122,8 @@ static LogicalResult emitKernels(func::FuncOp function) {
   if (failed(emitRowKernel(*form, module)) ||
       failed(emitKeyKernel(*form, module)) ||
       failed(emitQueries(*form, module)))
+    return failure();
+  if (form->sinks.tasks && failed(emitSinkKernel(*form, module)))
     return failure();
   function.erase();
   return success();

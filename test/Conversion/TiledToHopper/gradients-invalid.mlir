@@ -34,9 +34,9 @@ func.func @mask(%q: !t, %l: !l, %m: memref<64x64xi1>) {
 !t = memref<1x1x64x64xbf16>
 !l = memref<1x1x64xf32>
 
-// CHECK: 'scf.forall' op has no mapping to warpgroups yet; expected no gradients but those of query, key and value
-func.func @sinks(%q: !t, %l: !l, %s: memref<1xf32>) {
-  attn.attention_backward %q, %q, %q, %q, %l, %q sinks(%s : memref<1xf32>) gradients(sinks) outs(%q, %q, %q, %s : !t, !t, !t, memref<1xf32>)
+// CHECK: 'attn.attention_backward' op wants gradients of a bias or of captures
+func.func @bias(%q: !t, %l: !l, %s: memref<64x64xf32>) {
+  attn.attention_backward %q, %q, %q, %q, %l, %q bias(%s : memref<64x64xf32>) gradients(bias) outs(%q, %q, %q, %s : !t, !t, !t, memref<64x64xf32>)
     target(#attn.target<name = "mine", family = "cuda">)
     tiling(#attn.tiling<block_query = 64, block_key = 128, groups = 2, product = "wgmma", query_gradient = "accumulated">)
     : !t, !t, !t, !t, !l, !t

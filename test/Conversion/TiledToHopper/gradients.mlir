@@ -90,3 +90,18 @@ func.func @wide(%q: !w, %l: !lw) -> (!w, !w, !w) {
   %g:3 = attn.attention_backward %q, %q, %q, %q, %l, %q causal : !w, !w, !w, !w, !lw, !w -> !w, !w, !w
   return %g#0, %g#1, %g#2 : !w, !w, !w
 }
+
+// A fourth kernel for the sinks.
+// RUN: attn-opt %s --target=h200 --emit=mapped --entry=sinks | FileCheck %s --check-prefix=SINKS
+!s = tensor<2xf32>
+// SINKS: gpu.func @sinks_queries
+// SINKS: gpu.func @sinks_sinks
+// SINKS-SAME: grid = "2"
+// SINKS: math.exp2
+// SINKS: ld.global.f32
+// SINKS: memref.store
+func.func @sinks(%q: !w, %l: !lw, %x: !s) -> (!w, !w, !w, !s) {
+  %g:4 = attn.attention_backward %q, %q, %q, %q, %l, %q sinks(%x : !s) gradients(sinks)
+    : !w, !w, !w, !w, !lw, !w -> !w, !w, !w, !s
+  return %g#0, %g#1, %g#2, %g#3 : !w, !w, !w, !s
+}

@@ -82,6 +82,9 @@ CASES = [
     Case("deterministic-window", (1, 2, 2, 100, 500, 128, 128), clauses="causal bottom_right window(90, 0)", deterministic=True),
     Case("deterministic-softcap", square(300, 128), clauses="softcap(5.0)", deterministic=True),
     Case("deterministic-256", square(300, 256), clauses="causal", deterministic=True),
+    Case("sinks", (2, 4, 2, 200, 260, 128, 128), clauses="causal sinks(%x : tensor<4xf32>) gradients(sinks)", extra="sinks"),
+    Case("sinks-64", (3, 2, 2, 500, 260, 64, 64), clauses="sinks(%x : tensor<2xf32>) gradients(sinks)", extra="sinks"),
+    Case("sinks-256", (1, 2, 2, 100, 260, 256, 256), clauses="sinks(%x : tensor<2xf32>) gradients(sinks)", extra="sinks"),
     Case("d40", square(200, 40), clauses="causal"),
     Case("d72", square(200, 72)),
     Case("d96", square(200, 96), clauses="causal"),
@@ -102,14 +105,17 @@ def module(case):
 
     q, k, v, o = tensor(hq, sq, d), tensor(hkv, skv, d), tensor(hkv, skv, dv), tensor(hq, sq, dv)
     rows = f"tensor<{b}x{hq}x{sq}xf32>"
-    operand = {"lengths": f", %x: tensor<{b}xi32>", "slopes": f", %x: tensor<{hq}xf32>"}.get(case.extra, "")
+    per_head = f", %x: tensor<{hq}xf32>"
+    operand = {"lengths": f", %x: tensor<{b}xi32>", "slopes": per_head, "sinks": per_head}.get(case.extra, "")
     clauses = case.clauses
     flags = ("deterministic " if case.deterministic else "") + ("layout(bshd) " if case.bshd else "")
+    results = [q, k, v] + ([f"tensor<{hq}xf32>"] if case.extra == "sinks" else [])
+    types, names = ", ".join(results), ", ".join(f"%g#{n}" for n in range(len(results)))
     return (
-        f"func.func @gradients(%q: {q}, %k: {k}, %v: {v}, %o: {o}, %l: {rows}, %do: {o}{operand}) -> ({q}, {k}, {v}) {{\n"
-        f"  %g:3 = attn.attention_backward %q, %k, %v, %o, %l, %do {flags}{clauses}\n"
-        f"    : {q}, {k}, {v}, {o}, {rows}, {o} -> {q}, {k}, {v}\n"
-        f"  return %g#0, %g#1, %g#2 : {q}, {k}, {v}\n}}\n"
+        f"func.func @gradients(%q: {q}, %k: {k}, %v: {v}, %o: {o}, %l: {rows}, %do: {o}{operand}) -> ({types}) {{\n"
+        f"  %g:{len(results)} = attn.attention_backward %q, %k, %v, %o, %l, %do {flags}{clauses}\n"
+        f"    : {q}, {k}, {v}, {o}, {rows}, {o} -> {types}\n"
+        f"  return {names} : {types}\n}}\n"
     )
 
 
@@ -176,6 +182,8 @@ def gradients_by(torch, case, tensors, extra, seen, kind, rounded):
         scores = scores + extra.to(kind)[None, :, None, None] * distance.to(kind)
     scores = scores.masked_fill(~seen[:, None], -math.inf)
     lse = torch.logsumexp(scores, -1)
+    if case.extra == "sinks":
+        lse = torch.logaddexp(lse, extra.to(kind)[None, :, None])
     p = torch.exp(scores - torch.where(torch.isinf(lse), torch.zeros_like(lse), lse)[..., None])
     output = round_to(p) @ v
     dp = gradient @ v.transpose(-1, -2)
@@ -185,7 +193,10 @@ def gradients_by(torch, case, tensors, extra, seen, kind, rounded):
     dk = round_to(dx).transpose(-1, -2) @ q * scale
     dv_ = round_to(p).transpose(-1, -2) @ gradient
     dk, dv_ = (t.reshape(b, hkv, hq // hkv, skv, -1).sum(2) for t in (dk, dv_))
-    return output, lse, [dq, dk, dv_]
+    gradients = [dq, dk, dv_]
+    if case.extra == "sinks":
+        gradients.append(-(torch.exp(extra.to(kind)[None, :, None] - lse) * delta[..., 0]).sum((0, 2)))
+    return output, lse, gradients
 
 
 def draw(torch, case):
@@ -196,6 +207,8 @@ def draw(torch, case):
     extra = lengths = None
     if case.extra == "lengths":
         extra = lengths = torch.tensor([skv, skv // 2, 0][:b], dtype=torch.int32, device="cuda")
+    elif case.extra == "sinks":
+        extra = torch.randn(hq, device="cuda")
     elif case.extra == "slopes":
         extra = -(2.0 ** -torch.arange(1, hq + 1, device="cuda", dtype=torch.float32))
     return tensors, extra, lengths
@@ -217,15 +230,15 @@ def check_case(torch, kernel, case):
     inputs = [q, k, v, place(output.to(q.dtype)), lse.float(), gradient] + ([extra] if extra is not None else [])
     runs = []
     for _ in range(2):
-        outs = [torch.full_like(t, math.nan) for t in (q, k, v)]
+        outs = [torch.full_like(t, math.nan) for t in (q, k, v)] + ([torch.full_like(extra, math.nan)] if case.extra == "sinks" else [])
         kernel(*inputs, *outs)
         torch.cuda.synchronize()
         runs.append(outs)
     if case.deterministic and not all(torch.equal(a, b) for a, b in zip(*runs)):
         return "two runs differ"
     report = []
-    for name, got, want, plain in zip("qkv", runs[1], exact, straight):
-        got = (got.transpose(1, 2) if case.bshd else got).double()
+    for name, got, want, plain in zip("qkvs", runs[1], exact, straight):
+        got = (got.transpose(1, 2) if case.bshd and got.dim() == 4 else got).double()
         if bad := int(torch.isnan(got).sum()):
             return f"{bad} elements of d{name} are NaN"
         norm = want.norm().item()
