@@ -105,6 +105,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/Support/MathExtras.h"
 
 namespace attn {
 #define GEN_PASS_DEF_TILE
@@ -121,6 +122,15 @@ using namespace attn;
 /// Head dimensions are the widths of vectors: as wide as blocks may be long.
 static constexpr int64_t kWidestTile = 65536;
 
+/// Whether 64 bits count the bytes of the sizes that are known.
+static bool hasCountableBytes(ShapedType type) {
+  int64_t bytes = llvm::divideCeil(type.getElementTypeBitWidth(), 8);
+  return llvm::none_of(type.getShape(), [&](int64_t size) {
+    return !ShapedType::isDynamic(size) && size != 0 &&
+           llvm::MulOverflow(bytes, size, bytes);
+  });
+}
+
 static LogicalResult verifyTileable(AttentionOpInterface op) {
   if (!op.isMemRefForm())
     return op.emitOpError("expects the memref form to tile, got tensors; run "
@@ -134,6 +144,12 @@ static LogicalResult verifyTileable(AttentionOpInterface op) {
     return op.emitOpError("expects elements of bf16 and no lse, which its "
                           "rounded sums are nothing for, to tile with "
                           "softmax = \"raised\"; state softmax = \"stale\"");
+  for (Type type : op->getOperandTypes())
+    if (auto shaped = dyn_cast<ShapedType>(type);
+        shaped && !hasCountableBytes(shaped))
+      return op.emitOpError("expects operands of fewer than 2^63 bytes to "
+                            "tile, got ")
+             << type << "; leave its length open (?) or split the batch";
   AttentionShape shape = op.getShape();
   for (auto [name, given] :
        {std::pair<StringRef, int64_t>{"head dimension", shape.headDim},

@@ -60,3 +60,12 @@ func.func @raised_lse(%q: memref<1x1x8x4xbf16>, %k: memref<1x1x8x4xbf16>, %v: me
     outs(%o, %l : memref<1x1x8x4xbf16>, memref<1x1x8xf32>) : memref<1x1x8x4xbf16>, memref<1x1x8x4xbf16>, memref<1x1x8x4xbf16>
   return
 }
+
+// -----
+
+func.func @uncountable(%q: memref<?x?x9223372036854775807x4xf32>, %k: memref<?x?x8x4xf32>, %o: memref<?x?x9223372036854775807x4xf32>) {
+  // expected-error@+1 {{expects operands of fewer than 2^63 bytes to tile, got 'memref<?x?x9223372036854775807x4xf32>'; leave its length open (?) or split the batch}}
+  attn.attention %q, %k, %k tiling(#attn.tiling<block_query = 4, block_key = 8>)
+    outs(%o : memref<?x?x9223372036854775807x4xf32>) : memref<?x?x9223372036854775807x4xf32>, memref<?x?x8x4xf32>, memref<?x?x8x4xf32>
+  return
+}
