@@ -124,7 +124,9 @@ static constexpr int64_t kWidestTile = 65536;
 
 /// Whether 64 bits count the bytes of the sizes that are known.
 static bool hasCountableBytes(ShapedType type) {
-  int64_t bytes = llvm::divideCeil(type.getElementTypeBitWidth(), 8);
+  Type element = type.getElementType();
+  int64_t bits = element.isIntOrFloat() ? element.getIntOrFloatBitWidth() : 64;
+  int64_t bytes = llvm::divideCeil(bits, 8);
   return llvm::none_of(type.getShape(), [&](int64_t size) {
     return !ShapedType::isDynamic(size) && size != 0 &&
            llvm::MulOverflow(bytes, size, bytes);
