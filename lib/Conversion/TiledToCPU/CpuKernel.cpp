@@ -1,6 +1,8 @@
 //===- CpuKernel.cpp - One attention kernel while it is emitted -----------===//
 
 #include "CpuKernel.h"
+#include "mlir/Dialect/Arith/Transforms/Passes.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include <numeric>
 
 using namespace mlir;
@@ -140,6 +142,31 @@ void cpu::forEachPiece(Emitter &e, int64_t size, int64_t width,
            [&](Value column) { body(column, width); });
   if (whole < size)
     body(e.index(whole), size - whole);
+}
+
+void cpu::forEachColumnGroup(Emitter &e, int64_t vectors, int64_t width,
+                             int64_t most,
+                             llvm::function_ref<void(Value, int64_t)> body) {
+  int64_t groups = (vectors + most - 1) / most;
+  int64_t narrow = vectors / groups, wideGroups = vectors % groups;
+  int64_t wideEnd = wideGroups * (narrow + 1) * width;
+  auto visit = [&](int64_t begin, int64_t end, int64_t count) {
+    if (begin != end)
+      e.loop(e.index(begin), e.index(end), count * width,
+             [&](Value column) { body(column, count); });
+  };
+  visit(0, wideEnd, narrow + 1);
+  visit(wideEnd, vectors * width, narrow);
+}
+
+bool cpu::roundsBf16(const TargetDescription &target) {
+  return target.has("avx512bf16") || target.has("bf16");
+}
+
+LogicalResult cpu::roundBf16InSoftware(Operation *root) {
+  RewritePatternSet patterns(root->getContext());
+  arith::populateExpandBFloat16Patterns(patterns);
+  return applyPatternsGreedily(root, std::move(patterns));
 }
 
 Value cpu::firstLanes(Emitter &e, int64_t width, int64_t count) {

@@ -15,6 +15,7 @@
 //   SoftmaxRows.cpp  the online softmax over the rows of a score tile
 //   StaleSoftmax.cpp the same by a reference that stays behind
 //   GradientTiles.cpp the tasks of the gradients
+//   GradientProducts.cpp  their operands and products
 //   Exp2Approximation.cpp  exp2 by a polynomial
 //
 //===----------------------------------------------------------------------===//
@@ -290,6 +291,18 @@ mlir::LogicalResult writeResults(Task &task);
 /// of type `precision` hides.
 void approximateExp2(mlir::Operation *root, mlir::Type precision,
                      const TargetDescription &target);
+/// Whether the chip has the instructions of AVX512-BF16, or NEON's: dot
+/// products of pairs, and f32 to bf16 in one.
+bool roundsBf16(const TargetDescription &target);
+/// Replaces roundings to bf16 below `root` by integer arithmetic: without an
+/// instruction LLVM would call a function for each element.
+mlir::LogicalResult roundBf16InSoftware(mlir::Operation *root);
+/// Visits `vectors` columns of `width` in groups of at most `most`, of nearly
+/// equal width: 5 as 3 + 2, not 4 + 1. `body` gets the first column and the
+/// vectors of a group, once for each width.
+void forEachColumnGroup(
+    Emitter &e, int64_t vectors, int64_t width, int64_t most,
+    llvm::function_ref<void(mlir::Value column, int64_t vectors)> body);
 /// One dynamically scheduled omp.wsloop iteration for each number below
 /// `count`.
 void emitParallelLoop(Emitter &e, mlir::Value count,

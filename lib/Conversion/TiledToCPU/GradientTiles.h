@@ -52,7 +52,7 @@ private:
     bool startsAtSums = false;
   };
   void multiply(const Product &product);
-  void multiplyColumns(const Product &product, int64_t begin, int64_t end,
+  void multiplyColumns(const Product &product, mlir::Value column,
                        int64_t vectors);
   /// Q K^T or dO V^T.
   void multiplyTiles(mlir::vector::ContractionOp product, mlir::Value sums);

@@ -11,15 +11,14 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../Common/ByteView.h"
 #include "GradientTiles.h"
 #include "attn/Conversion/Passes.h"
-#include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/OpenMP/OpenMPDialect.h"
 #include "mlir/Dialect/SCF/Transforms/Transforms.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
-#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
 namespace attn {
 #define GEN_PASS_DEF_GRADIENTSTOCPU
@@ -82,8 +81,6 @@ static TargetDescription targetOf(scf::ForallOp tasks) {
   return known ? known.getValue() : TargetDescription();
 }
 
-/// A vector load of i1 would read packed bits, and memory holds one a byte:
-/// the bytes, through the same descriptor.
 static void readBooleansAsBytes(omp::ParallelOp parallel) {
   SmallVector<vector::TransferReadOp> reads;
   parallel->walk([&](vector::TransferReadOp read) {
@@ -93,12 +90,7 @@ static void readBooleansAsBytes(omp::ParallelOp parallel) {
   for (vector::TransferReadOp read : reads) {
     OpBuilder b(read);
     Location loc = read.getLoc();
-    auto type = cast<MemRefType>(read.getBase().getType());
-    auto byteType = MemRefType::get(type.getShape(), b.getI8Type(),
-                                    type.getLayout(), type.getMemorySpace());
-    Value bytes =
-        UnrealizedConversionCastOp::create(b, loc, byteType, read.getBase())
-            .getResult(0);
+    Value bytes = byteView(b, loc, read.getBase());
     Value padding =
         arith::ExtUIOp::create(b, loc, b.getI8Type(), read.getPadding());
     auto lanes =
@@ -177,8 +169,7 @@ struct GradientsToCPU : attn::impl::GradientsToCPUBase<GradientsToCPU> {
       return;
     bool roundsInSoftware = false;
     for (scf::ForallOp loop : tasks) {
-      TargetDescription target = targetOf(loop);
-      roundsInSoftware |= !target.has("avx512bf16") && !target.has("bf16");
+      roundsInSoftware |= !roundsBf16(targetOf(loop));
       if (failed(mapToThreads(loop)))
         return signalPassFailure();
     }
@@ -188,12 +179,7 @@ struct GradientsToCPU : attn::impl::GradientsToCPUBase<GradientsToCPU> {
       if (failed(scf::forallToForLoop(rewriter, loop)))
         return signalPassFailure();
     }
-    if (!roundsInSoftware)
-      return;
-    // Without an instruction LLVM would call a function for each element.
-    RewritePatternSet patterns(&getContext());
-    arith::populateExpandBFloat16Patterns(patterns);
-    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+    if (roundsInSoftware && failed(roundBf16InSoftware(getOperation())))
       signalPassFailure();
   }
 };

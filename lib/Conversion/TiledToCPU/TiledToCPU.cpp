@@ -35,12 +35,10 @@
 #include "attn/Conversion/Passes.h"
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/AMX/AMXDialect.h"
-#include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/OpenMP/OpenMPDialect.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
-#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
 namespace attn {
 #define GEN_PASS_DEF_TILEDTOCPU
@@ -296,8 +294,7 @@ LogicalResult KernelEmitter::emit() {
 static bool hasProduct(const TiledForm &form) {
   StringRef product = form.tiling.product;
   if (product == "dot")
-    return form.elementType.isBF16() &&
-           (form.target.has("avx512bf16") || form.target.has("bf16"));
+    return form.elementType.isBF16() && roundsBf16(form.target);
   if (product == "amx")
     return form.elementType.isBF16() && form.target.has("amx-bf16");
   return true;
@@ -317,11 +314,6 @@ static LogicalResult verifyMappable(TiledForm &form) {
            << form.tiling.product
            << "\"; state product = \"fma\" in the tiling";
   return success();
-}
-
-/// Whether the chip rounds f32 to bf16 in one instruction.
-static bool hasBf16Rounding(const TiledForm &form) {
-  return form.target.has("avx512bf16") || form.target.has("bf16");
 }
 
 namespace {
@@ -345,14 +337,9 @@ struct TiledToCPU : attn::impl::TiledToCPUBase<TiledToCPU> {
       OpBuilder builder(loop);
       if (failed(KernelEmitter(builder, *form).emit()))
         return signalPassFailure();
-      roundsInSoftware |= !hasBf16Rounding(*form);
+      roundsInSoftware |= !roundsBf16(form->target);
     }
-    if (!roundsInSoftware)
-      return;
-    // Without an instruction LLVM would call a function for each element.
-    RewritePatternSet patterns(&getContext());
-    arith::populateExpandBFloat16Patterns(patterns);
-    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+    if (roundsInSoftware && failed(roundBf16InSoftware(getOperation())))
       signalPassFailure();
   }
 };

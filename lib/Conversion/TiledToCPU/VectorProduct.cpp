@@ -314,24 +314,14 @@ void VectorProduct::multiplyValues(Task &task, const KeyBlock &block) {
   if (!kernel.form.value)
     return;
   Emitter &e = task.e;
-  // Column groups of nearly equal width: 5 vectors as 3 + 2, not 4 + 1.
-  int64_t total = kernel.valueColumns / kernel.width;
-  int64_t most = kernel.registerColumns / kernel.width;
-  int64_t groups = (total + most - 1) / most;
-  int64_t narrow = total / groups, wideGroups = total % groups;
-  int64_t wideEnd = wideGroups * (narrow + 1) * kernel.width;
   e.loop(e.index(0), block.limit(e.index(kernel.rows - 1)), kernel.valueChunk(),
          [&](Value first) {
-           auto multiply = [&](int64_t begin, int64_t end, int64_t vectors) {
-             if (begin == end)
-               return;
-             e.loop(e.index(begin), e.index(end), vectors * kernel.width,
-                    [&](Value column) {
-                      multiplyOutput(task, block, first, column, vectors);
-                    });
-           };
-           multiply(0, wideEnd, narrow + 1);
-           multiply(wideEnd, kernel.valueColumns, narrow);
+           forEachColumnGroup(
+               e, kernel.valueColumns / kernel.width, kernel.width,
+               kernel.registerColumns / kernel.width,
+               [&](Value column, int64_t vectors) {
+                 multiplyOutput(task, block, first, column, vectors);
+               });
          });
 }
 
