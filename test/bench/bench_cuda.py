@@ -229,8 +229,8 @@ def machine():
     }
 
 
-def main():
-    args = options()
+def run_cases(args, run_case, checked):
+    """Runs and reports all cases; returns the exit status. `checked` names what each compares."""
     manifest = args.folder / "manifest.json"
     report = {"machine": machine(), "element": args.element, "seed": torch.seed(), "cases": []}
     report["kernels"] = json.loads(manifest.read_text()) if manifest.exists() else {}
@@ -253,10 +253,10 @@ def main():
                 print(f"{name}: {speeds} TFLOP/s, error {case.get('error', math.nan):.2e}", flush=True)
                 if args.json:
                     args.json.write_text(json.dumps(report, indent=1) + "\n")
-    print("\n".join(problems) if problems else "every output checked")
+    print("\n".join(problems) if problems else f"every {checked} checked")
     print_tables(args, report["cases"])
     return 1 if problems else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_cases(options(), run_case, "output"))

@@ -14,7 +14,6 @@ beside cuDNN's on the same heads; or FlexAttention's, where cuDNN cannot do the 
 """
 
 import argparse
-import json
 import math
 import pathlib
 import statistics
@@ -22,8 +21,7 @@ import sys
 
 import torch
 import torch.nn.functional as F
-from bench_cuda import HIDDEN, TOKENS, TYPES, find_artifact, machine, numbers, print_tables
-from cuda_kernel import CudaKernel
+from bench_cuda import HIDDEN, TOKENS, TYPES, numbers, run_cases
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from triton.testing import do_bench
 
@@ -256,34 +254,5 @@ def run_case(args, kernel, dim, mask, length):
     return case
 
 
-def main():
-    args = options()
-    manifest = args.folder / "manifest.json"
-    report = {"machine": machine(), "element": args.element, "seed": torch.seed(), "cases": []}
-    report["kernels"] = json.loads(manifest.read_text()) if manifest.exists() else {}
-    problems = []
-    for dim in args.dims:
-        for mask in args.masks.split(","):
-            path = find_artifact(args, dim, mask)
-            if not path:
-                problems.append(f"D {dim} {mask}: no {args.element} artifact in {args.folder}")
-            kernel = CudaKernel(path) if path else None
-            for length in args.lengths:
-                case = run_case(args, kernel, dim, mask, length)
-                report["cases"].append(case)
-                name = f"D {dim} {mask} S {length}"
-                if case.get("problem"):
-                    problems.append(f"{name}: {case['problem']}")
-                for peer, why in case["absent"].items():
-                    print(f"{name}: no {peer}: {why}")
-                speeds = ", ".join(f"{n} {t:.0f}" for n, t in case["tflops"].items())
-                print(f"{name}: {speeds} TFLOP/s, error {case.get('error', math.nan):.2e}", flush=True)
-                if args.json:
-                    args.json.write_text(json.dumps(report, indent=1) + "\n")
-    print("\n".join(problems) if problems else "every gradient checked")
-    print_tables(args, report["cases"])
-    return 1 if problems else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_cases(options(), run_case, "gradient"))
