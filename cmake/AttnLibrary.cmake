@@ -5,9 +5,11 @@ file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/AttnPrecompiled.cpp" CONTENT "")
 add_library(AttnPrecompiled OBJECT "${CMAKE_BINARY_DIR}/AttnPrecompiled.cpp")
 target_precompile_headers(AttnPrecompiled PRIVATE
   <mlir/Dialect/Arith/IR/Arith.h> <mlir/Dialect/Func/IR/FuncOps.h>
+  <mlir/Dialect/GPU/IR/GPUDialect.h> <mlir/Dialect/LLVMIR/NVVMDialect.h>
   <mlir/Dialect/Math/IR/Math.h> <mlir/Dialect/MemRef/IR/MemRef.h>
-  <mlir/Dialect/SCF/IR/SCF.h> <mlir/Dialect/Vector/IR/VectorOps.h>
-  <mlir/IR/PatternMatch.h> <mlir/Pass/Pass.h> <llvm/Support/JSON.h>)
+  <mlir/Dialect/SCF/IR/SCF.h> <mlir/Dialect/SPIRV/IR/SPIRVOps.h>
+  <mlir/Dialect/Tensor/IR/Tensor.h> <mlir/Dialect/Vector/IR/VectorOps.h>
+  <mlir/IR/PatternMatch.h> <mlir/Pass/PassManager.h> <llvm/Support/JSON.h>)
 
 # attn_precompile(NAME libraries...): read them in this target's sources, unless
 # all it uses is free of MLIR.
