@@ -83,8 +83,9 @@ Slab::Slab(Thread &t, int64_t number)
       softmax(t.e, t.kernel.form, layout, scalars) {}
 
 SmallVector<Fragment> mma::multiplyQueryKey(Thread &thread, Value key) {
-  return thread.kernel.usesTensorCores() ? tensor::multiplyQueryKey(thread, key)
-                                         : lanes::multiplyQueryKey(thread, key);
+  return thread.kernel.usesTensorCores()
+             ? tensorcore::multiplyQueryKey(thread, key)
+             : lanes::multiplyQueryKey(thread, key);
 }
 
 void mma::multiplyProbabilitiesValue(Thread &thread,
@@ -92,7 +93,7 @@ void mma::multiplyProbabilitiesValue(Thread &thread,
                                      MutableArrayRef<Fragment> acc,
                                      Value value) {
   if (thread.kernel.usesTensorCores())
-    tensor::multiplyProbabilitiesValue(thread, probabilities, acc, value);
+    tensorcore::multiplyProbabilitiesValue(thread, probabilities, acc, value);
   else
     lanes::multiplyProbabilitiesValue(thread, probabilities, acc, value);
 }

@@ -122,13 +122,13 @@ void multiplyProbabilitiesValue(Thread &thread,
                                 llvm::MutableArrayRef<Fragment> acc,
                                 mlir::Value value);
 
-namespace tensor {
+namespace tensorcore {
 llvm::SmallVector<Fragment> multiplyQueryKey(Thread &thread, mlir::Value key);
 void multiplyProbabilitiesValue(Thread &thread,
                                 llvm::ArrayRef<Registers> probabilities,
                                 llvm::MutableArrayRef<Fragment> acc,
                                 mlir::Value value);
-} // namespace tensor
+} // namespace tensorcore
 namespace lanes {
 llvm::SmallVector<Fragment> multiplyQueryKey(Thread &thread, mlir::Value key);
 void multiplyProbabilitiesValue(Thread &thread,

@@ -65,7 +65,7 @@ static Value laneAddress(Thread &thread, Value address, int64_t pitch,
   return e.add(e.add(address, e.mul(row, pitch)), e.mul(beside, 16));
 }
 
-SmallVector<Fragment> tensor::multiplyQueryKey(Thread &thread, Value key) {
+SmallVector<Fragment> tensorcore::multiplyQueryKey(Thread &thread, Value key) {
   GpuEmitter &e = thread.e;
   const MmaKernel &kernel = thread.kernel;
   const MmaTiles &tiles = kernel.tiles;
@@ -99,10 +99,10 @@ SmallVector<Fragment> tensor::multiplyQueryKey(Thread &thread, Value key) {
   return scores;
 }
 
-void tensor::multiplyProbabilitiesValue(Thread &thread,
-                                        ArrayRef<Registers> probabilities,
-                                        MutableArrayRef<Fragment> acc,
-                                        Value value) {
+void tensorcore::multiplyProbabilitiesValue(Thread &thread,
+                                            ArrayRef<Registers> probabilities,
+                                            MutableArrayRef<Fragment> acc,
+                                            Value value) {
   GpuEmitter &e = thread.e;
   const MmaKernel &kernel = thread.kernel;
   const MmaTiles &tiles = kernel.tiles;
