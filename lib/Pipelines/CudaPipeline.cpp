@@ -24,6 +24,7 @@ using namespace mlir;
 /// Each mapping takes the tiles that were planned for its product.
 void attn::addPassesToMappedCuda(OpPassManager &pm) {
   pm.addPass(createTiledToMMA());
+  pm.addPass(createGradientsToMMA());
   pm.addPass(createTiledToHopper());
   pm.addPass(createGradientsToHopper());
   pm.addPass(createCSEPass());

@@ -11,8 +11,8 @@ using llvm::divideCeil;
 /// The instruction's depth of 16, and the step of a vector load.
 static constexpr int64_t kDepth = 16, kVectorBytes = 16;
 
-static MmaTiles::Tile layOut(int64_t rows, int64_t columns, int64_t step,
-                             int64_t elementBytes) {
+MmaTiles::Tile MmaTiles::layOut(int64_t rows, int64_t columns, int64_t step,
+                                int64_t elementBytes) {
   MmaTiles::Tile tile;
   if (columns == 0)
     return tile;

@@ -39,6 +39,10 @@ void listWarpgroupBackwardSchedules(const AttentionProblem &problem,
 /// Warps of an NVIDIA GPU: mma.sync and multiply-adds.
 void listWarpSchedules(const AttentionProblem &problem,
                        const TargetDescription &target, Candidates &result);
+/// The same, of the gradients.
+void listWarpBackwardSchedules(const AttentionProblem &problem,
+                               const TargetDescription &target,
+                               Candidates &result);
 /// KHR cooperative matrices, and an NPU's matrix unit behind the same form.
 void listCoopMatrixSchedules(const AttentionProblem &problem,
                              const TargetDescription &target,

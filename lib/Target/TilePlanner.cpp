@@ -52,8 +52,14 @@ static void listSchedules(const AttentionProblem &problem,
                ? listCpuBackwardSchedules(problem, target, result)
                : listCpuSchedules(problem, target, result);
   if (problem.isBackward) {
-    if (target.family == "cuda")
-      listWarpgroupBackwardSchedules(problem, target, result);
+    if (target.family != "cuda")
+      return;
+    listWarpgroupBackwardSchedules(problem, target, result);
+    // Warpgroups are faster wherever they have a schedule.
+    bool hasOne = llvm::any_of(
+        result, [](const Candidate &c) { return c.rejection.empty(); });
+    if (!hasOne)
+      listWarpBackwardSchedules(problem, target, result);
     return;
   }
   if (target.family == "cuda") {

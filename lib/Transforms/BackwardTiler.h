@@ -130,8 +130,10 @@ private:
   /// The query gradient is accumulated.
   bool isAccumulated = tiling.queryGradient == "accumulated";
   /// Delta and these have rows of whole blocks: [B, Hq, S], and the sum
-  /// [B, Hq, S, D]. Copies of a matrix unit's tiles know no edges.
-  bool hasWholeBlocks = isAccumulated || tiling.product == "wgmma";
+  /// [B, Hq, S, D]. Copies of a matrix unit's tiles know no edges, and threads
+  /// of a GPU read numbers of rows without a test.
+  bool hasWholeBlocks =
+      isAccumulated || tiling.product == "wgmma" || isForCuda(op);
   mlir::Value reference, querySum;
 };
 

@@ -55,12 +55,14 @@
 //     query gradient = scale * sum of dQ                       "query_sum"
 //
 // where delta, reference and sum have rows of whole blocks, so that none of
-// them has an edge. With the product "wgmma" there are a reference and whole
-// blocks in either schedule.
+// them has an edge. For CUDA there are a reference and whole blocks in either
+// schedule. Gradients of bias and captures are added up by parallel tasks
+// there, atomically, unless the op is deterministic ("attn.in_order").
 //
 // Padding: a row past the end reads zeros and an lse of +inf, so P is 0, and
-// it adds nothing to dK and dV. With a score region its P is set to 0: what a
-// region makes of padding may be NaN. A key past the end is hidden.
+// it adds nothing to dK and dV. With a score region or a bias its P is set to
+// 0: what a region makes of padding may be NaN, and a back end may read a real
+// row's bias in the place of padding. A key past the end is hidden.
 //
 // What is hidden may be NaN. Where a block may hold keys that no row sees, dS
 // is set to 0 where P is 0, and dQ leaves those keys out; after a region or a
@@ -339,7 +341,7 @@ void BackwardTiler::buildQueryTask(Value batch, Value head, Value firstRow) {
 }
 
 void BackwardTiler::buildQueryTasks() {
-  gradients.initialize(b);
+  gradients.initialize(b, op);
   Index counts[] = {sizes.batch, sizes.queryHeads,
                     b.divideUp(sizes.queryLength, b.rows)};
   OwnedAxes owned = findOwnedAxes(op);
@@ -348,6 +350,8 @@ void BackwardTiler::buildQueryTasks() {
     parallel.push_back(owned[axis] ? counts[axis] : number(1));
   OpBuilder::InsertionGuard guard(b);
   auto tasks = enterTasks(parallel, role::kQueryTasks);
+  if (op.getDeterministic() && !gradients.isEmpty())
+    tasks->setAttr(kInOrderAttrName, b.getUnitAttr());
   SmallVector<Value> ids(tasks.getInductionVars());
   for (unsigned axis = 0; axis < owned.size(); ++axis) {
     if (owned[axis])
@@ -374,7 +378,7 @@ void BackwardTiler::run() {
       [](Index size) { return isConstantIntValue(size, 0); });
   if (hasNoRow) {
     for (Value destination : op.getOuts())
-      fillWithZeros(b, destination);
+      fillWithZeros(b, op, destination);
     return op.erase();
   }
   buildDelta();

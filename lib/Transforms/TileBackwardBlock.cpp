@@ -159,7 +159,7 @@ Value BackwardTiler::probabilities(const Task &task, Value scores,
     exponents = arith::MulFOp::create(b, exponents,
                                       b.constant(tile, llvm::numbers::log2e));
   Value result = math::Exp2Op::create(b, exponents);
-  if (op.hasScoreMod() && !task.rowsAligned) {
+  if ((op.hasScoreMod() || op.getBias()) && !task.rowsAligned) {
     TileValue rest = {b.value(b.subtract(sizes.queryLength, task.firstRow)),
                       Extent::Uniform};
     TileValue isRow =

@@ -1,6 +1,7 @@
 //===- TileGradients.cpp - Gradients that pairs add to --------------------===//
 
 #include "TileGradients.h"
+#include "attn/IR/TiledForm.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -30,8 +31,15 @@ static bool isReadAt(AttentionBackwardOp op, int64_t capture,
   return false;
 }
 
+bool attn::isForCuda(AttentionBackwardOp op) {
+  TargetAttr target = op.getTargetAttr();
+  return target && target.getValue().family == "cuda";
+}
+
 OwnedAxes attn::findOwnedAxes(AttentionBackwardOp op) {
   OwnedAxes owned = {true, true, true};
+  if (isForCuda(op) && !op.getDeterministic())
+    return owned;
   constexpr ScoreModArgument arguments[] = {Batch, Head, QueryIndex};
   for (unsigned axis = 0; axis < owned.size(); ++axis) {
     if (op.getBiasGradient()) {
@@ -50,7 +58,7 @@ OwnedAxes attn::findOwnedAxes(AttentionBackwardOp op) {
 // Elements
 //===----------------------------------------------------------------------===//
 
-void attn::fillWithZeros(TileBuilder &b, Value memref) {
+void attn::fillWithZeros(TileBuilder &b, AttentionBackwardOp op, Value memref) {
   auto type = cast<MemRefType>(memref.getType());
   Value zero = b.constant(type.getElementType(), 0);
   SmallVector<Index> sizes;
@@ -59,14 +67,19 @@ void attn::fillWithZeros(TileBuilder &b, Value memref) {
         type.isDynamicDim(dimension)
             ? Index(memref::DimOp::create(b, memref, dimension).getResult())
             : Index(b.getIndexAttr(type.getDimSize(dimension))));
-  if (sizes.empty()) {
-    memref::StoreOp::create(b, zero, memref);
-    return;
-  }
-  auto elements = scf::ForallOp::create(b, sizes, ValueRange(), std::nullopt);
+  // A number without a dimension is filled by a loop, too.
+  SmallVector<Index> counts = sizes;
+  if (sizes.empty())
+    counts.push_back(b.getIndexAttr(1));
+  auto elements = scf::ForallOp::create(b, counts, ValueRange(), std::nullopt);
+  elements->setAttr(kTilingAttrName, op.getTilingAttr());
+  if (TargetAttr target = op.getTargetAttr())
+    elements->setAttr(kTargetAttrName, target);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPoint(elements.getTerminator());
-  memref::StoreOp::create(b, zero, memref, elements.getInductionVars());
+  memref::StoreOp::create(
+      b, zero, memref,
+      ValueRange(elements.getInductionVars()).take_front(sizes.size()));
 }
 
 /// Runs `body` for each index below the sizes, in order.
@@ -116,14 +129,14 @@ TileGradients::TileGradients(AttentionBackwardOp op) {
     captures[capture] = op.getOuts()[next++];
 }
 
-void TileGradients::initialize(TileBuilder &b) {
+void TileGradients::initialize(TileBuilder &b, AttentionBackwardOp op) {
   if (bias)
-    fillWithZeros(b, bias);
+    fillWithZeros(b, op, bias);
   SmallVector<std::pair<int64_t, Value>> ordered(captures.begin(),
                                                  captures.end());
   llvm::sort(ordered, llvm::less_first());
   for (auto [number, memref] : ordered)
-    fillWithZeros(b, memref);
+    fillWithZeros(b, op, memref);
 }
 
 void TileGradients::enterTask(TileBuilder &b, const Task &task) {
@@ -137,7 +150,9 @@ void TileGradients::addToBias(TileBuilder &b, const Task &task, Value ofScores,
     return;
   TileValue sum = sumTo(b, {ofScores, Extent::Tile}, biasPart->getExtent());
   TileValue old = biasPart->read(b, task, firstKey);
-  biasPart->write(b, task, firstKey, b.combine<arith::AddFOp>(old, sum));
+  Operation *write =
+      biasPart->write(b, task, firstKey, b.combine<arith::AddFOp>(old, sum));
+  setRole(write, role::kPairGradient);
 }
 
 /// An index of a hidden pair may be anything. Its gradient is 0.
@@ -207,6 +222,7 @@ void TileGradients::addToCapture(TileBuilder &b,
     SmallVector<Value> element = llvm::map_to_vector(places, load);
     Value old = memref::LoadOp::create(b, memref, element);
     Value next = arith::AddFOp::create(b, old, load(terms));
-    memref::StoreOp::create(b, next, memref, element);
+    setRole(memref::StoreOp::create(b, next, memref, element),
+            role::kPairGradient);
   });
 }

@@ -4,7 +4,8 @@
 // an element. Tasks that run in parallel must not add to the same element, and
 // equal inputs must give equal bits. So a task loop is parallel over those of
 // (batch, head, query block) that each such operand has a dimension of its own
-// for, and goes through the others one after the other.
+// for, and goes through the others one after the other. On a CUDA device it
+// does so where the op is deterministic; otherwise tasks add atomically.
 //
 //===----------------------------------------------------------------------===//
 
@@ -15,12 +16,15 @@
 
 namespace attn {
 
-/// For batch, head and query block: no two of its values add to one element.
+bool isForCuda(AttentionBackwardOp op);
+
+/// For batch, head and query block: no two of its values add to one element, or
+/// they may do so in any order.
 using OwnedAxes = std::array<bool, 3>;
 OwnedAxes findOwnedAxes(AttentionBackwardOp op);
 
 /// Sets every element to 0.
-void fillWithZeros(TileBuilder &b, mlir::Value memref);
+void fillWithZeros(TileBuilder &b, AttentionBackwardOp op, mlir::Value memref);
 
 /// The destinations of the gradients of bias and captures.
 class TileGradients {
@@ -29,7 +33,7 @@ public:
 
   /// Whether pairs add to anything here.
   bool isEmpty() const { return !bias && captures.empty(); }
-  void initialize(TileBuilder &b);
+  void initialize(TileBuilder &b, AttentionBackwardOp op);
 
   /// What a task needs before its sweep.
   void enterTask(TileBuilder &b, const Task &task);

@@ -138,17 +138,15 @@ TileValue BroadcastOperand::read(TileBuilder &b, const Task &task,
   return {attn::read(b, type, view, indices, pad, inBounds), extent};
 }
 
-void BroadcastOperand::write(TileBuilder &b, const Task &task, Value firstKey,
-                             TileValue value) {
-  if (extent == Extent::Uniform) {
-    memref::StoreOp::create(b, value.value, view, ValueRange());
-    return;
-  }
+Operation *BroadcastOperand::write(TileBuilder &b, const Task &task,
+                                   Value firstKey, TileValue value) {
+  if (extent == Extent::Uniform)
+    return memref::StoreOp::create(b, value.value, view, ValueRange());
   SmallVector<Value> indices;
   SmallVector<bool> inBounds;
   locate(b, task, firstKey, indices, inBounds);
-  vector::TransferWriteOp::create(b, value.value, view, indices,
-                                  ArrayRef<bool>(inBounds));
+  return vector::TransferWriteOp::create(b, value.value, view, indices,
+                                         ArrayRef<bool>(inBounds));
 }
 
 //===----------------------------------------------------------------------===//

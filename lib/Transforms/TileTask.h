@@ -83,8 +83,8 @@ public:
   /// The part beside the block that starts at `firstKey` of the range.
   TileValue read(TileBuilder &b, const Task &task, mlir::Value firstKey);
   /// Of a gradient that has the operand's shape: what varies as it does.
-  void write(TileBuilder &b, const Task &task, mlir::Value firstKey,
-             TileValue value);
+  mlir::Operation *write(TileBuilder &b, const Task &task, mlir::Value firstKey,
+                         TileValue value);
   Extent getExtent() const { return extent; }
 
 private:

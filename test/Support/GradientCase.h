@@ -33,6 +33,10 @@ struct GradientCase {
   /// Says in one line what is wrong with the gradients, or nothing.
   std::string compare(llvm::ArrayRef<Array> gradients) const;
 
+  /// What `compare` compares with, for those who compare elsewhere.
+  llvm::ArrayRef<GradientResult> expectedGradients() const { return expected; }
+  llvm::ArrayRef<double> errorBounds() const { return bounds; }
+
 private:
   void drawForward(const OracleResult &result, std::mt19937_64 &random);
   void drawRequests(std::mt19937_64 &random);

@@ -97,6 +97,23 @@ def TiledToMMA : Pass<"attn-tiled-to-mma", "::mlir::ModuleOp"> {
   ];
 }
 
+def GradientsToMMA : Pass<"attn-gradients-to-mma", "::mlir::ModuleOp"> {
+  let summary = "map the tiled form of the gradients to warps with mma.sync or multiply-adds";
+  let description = [{
+    A function of gradients whose tiling has the product "mma" or "fma" becomes kernels that are
+    launched in their order: zeros for what pairs add to; delta of the rows; dK and dV; dQ, with the
+    gradients of bias and captures; the gradients of sinks. Takes every form with
+    `query_gradient = "recomputed"`, and leaves functions for another product alone. The attribute
+    `attn.launch` of each kernel says how to launch it.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
+    "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::NVVM::NVVMDialect",
+    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"
+  ];
+}
+
 def TiledToSPIRV : Pass<"attn-tiled-to-spirv", "::mlir::ModuleOp"> {
   let summary = "map the tiled form to the workgroups of a Vulkan device";
   let description = [{

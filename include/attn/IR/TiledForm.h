@@ -16,6 +16,9 @@ namespace attn {
 constexpr llvm::StringLiteral kRoleAttrName = "attn.role";
 constexpr llvm::StringLiteral kTilingAttrName = "attn.tiling";
 constexpr llvm::StringLiteral kTargetAttrName = "attn.target";
+/// On `query_tasks` of a deterministic op: what blocks add to the gradients of
+/// bias and captures is added in a fixed order.
+constexpr llvm::StringLiteral kInOrderAttrName = "attn.in_order";
 
 namespace role {
 /// scf.forall over (batch, query head, query block).
@@ -83,7 +86,8 @@ constexpr llvm::StringLiteral kLse = "lse";
 
 /// scf.forall over (batch, query head, query block), (batch, key/value head,
 /// key block), again the first, and (query head). A count of 1 in `query_tasks`
-/// stands for an axis that is gone through in order.
+/// stands for an axis that is gone through in order. Loops without a role fill
+/// memory with zeros.
 constexpr llvm::StringLiteral kDeltaTasks = "delta_tasks";
 constexpr llvm::StringLiteral kKeyTasks = "key_tasks";
 constexpr llvm::StringLiteral kQueryTasks = "query_tasks";
@@ -104,6 +108,12 @@ constexpr llvm::StringLiteral kReference = "reference";
 /// transfer_read in `query_tasks`. Nothing else touches it: the order of a
 /// block's elements is the back end's.
 constexpr llvm::StringLiteral kQuerySum = "query_sum";
+/// What a block of `query_tasks` adds to the gradient of a bias or of a
+/// capture: the transfer_write of a part of it, or the store of an element, of
+/// what was there plus the block's. On a CUDA device tasks that add to one
+/// element run in parallel, unless the op is deterministic, so the back end
+/// adds atomically.
+constexpr llvm::StringLiteral kPairGradient = "pair_gradient";
 /// vector.contract: output gradient times transposed value tile.
 constexpr llvm::StringLiteral kProbabilityGradient = "probability_gradient";
 /// The gradient of the final scores, P * (dP - delta).

@@ -42,6 +42,11 @@ struct MmaTiles {
   /// A bit for every key that some row of a slab sees.
   int64_t seenWords = 0, seenBytes = 0;
 
+  /// Rows of `columns` elements and zeros up to the next multiple of `step`; no
+  /// columns are no tile.
+  static Tile layOut(int64_t rows, int64_t columns, int64_t step,
+                     int64_t elementBytes);
+
   MmaTiles(const Tiling &tiling, int64_t headDim, int64_t valueDim,
            int64_t elementBytes, int64_t accumulatorBytes);
 

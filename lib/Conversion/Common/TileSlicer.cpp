@@ -113,7 +113,7 @@ FailureOr<Value> TileSlicer::sliceOp(Operation *op, Value value,
   if (piece.origin && isLine(value, shape))
     return sliceLine(value, piece, shape);
   if (auto compare = dyn_cast<arith::CmpIOp>(op);
-      compare && piece.origin && piece.width != 0)
+      compare && piece.origin && piece.width != 0 && shape != Shape::Row)
     if (isStep(compare.getLhs()) && columnStep(compare.getRhs(), shape) == 0)
       return sliceComparison(compare, piece, shape);
   if (isArithmetic(op))

@@ -11,6 +11,18 @@ llvm::StringRef attn::getRole(Operation *op) {
   return role ? role.getValue() : StringRef();
 }
 
+/// Of the keys, and no further: they may themselves be one flag that was spread
+/// over them.
+Value attn::spreadKeys(Value mask) {
+  while (cast<VectorType>(mask.getType()).getRank() > 1) {
+    Operation *op = mask.getDefiningOp();
+    if (!isa_and_nonnull<vector::BroadcastOp, vector::ShapeCastOp>(op))
+      break;
+    mask = op->getOperand(0);
+  }
+  return mask;
+}
+
 FailureOr<TiledForm> attn::readTiledForm(scf::ForallOp tasks) {
   auto tiling = tasks->getAttrOfType<TilingAttr>(kTilingAttrName);
   auto target = tasks->getAttrOfType<TargetAttr>(kTargetAttrName);
@@ -47,17 +59,8 @@ FailureOr<TiledForm> attn::readTiledForm(scf::ForallOp tasks) {
       roles.get<vector::ContractionOp>(role::kAccumulator, false);
   form.output = roles.get<vector::TransferWriteOp>(role::kOutput, false);
   form.lse = roles.get<vector::TransferWriteOp>(role::kLse, false);
-  if (form.value && form.value.getMask()) {
-    // The vector of keys that was spread over the columns, and no further: it
-    // may itself be one flag that was spread over the keys.
-    form.seenKeys = form.value.getMask();
-    while (cast<VectorType>(form.seenKeys.getType()).getRank() > 1) {
-      Operation *op = form.seenKeys.getDefiningOp();
-      if (!isa_and_nonnull<vector::BroadcastOp, vector::ShapeCastOp>(op))
-        break;
-      form.seenKeys = op->getOperand(0);
-    }
-  }
+  if (form.value && form.value.getMask())
+    form.seenKeys = spreadKeys(form.value.getMask());
   // Without values the keys are still asked whether any is seen.
   if (form.reach && !form.seenKeys)
     for (Operation &op : *form.sweep.getBody())

@@ -75,6 +75,10 @@ struct TiledForm {
 /// loop that says which.
 mlir::FailureOr<TiledForm> readTiledForm(mlir::scf::ForallOp tasks);
 
+/// The vector of keys (vector<Bc x i1>) that the mask of a read of whole rows
+/// was spread from.
+mlir::Value spreadKeys(mlir::Value mask);
+
 /// The role of an operation, or an empty string.
 llvm::StringRef getRole(mlir::Operation *op);
 

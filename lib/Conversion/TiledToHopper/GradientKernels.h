@@ -3,8 +3,7 @@
 // What the three kernels share. Each has its file:
 //
 //   GradientsToHopper.cpp  the pass: the kernels in order
-//   GradientForm.cpp       the task loops by their roles
-//   GradientBlock.h        the arithmetic between the products
+//   GradientForm.cpp       what of the task loops has kernels here
 //   QuerySum.cpp           the workspace, and the order of the sum of dQ in it
 //   GradientRows.cpp       first kernel: delta, reference, zeros for the sum
 //   GradientKeys.cpp       second kernel: shared memory, the copies
@@ -13,7 +12,6 @@
 //   GradientQueries.cpp    third kernel: dQ from its sum
 //   GradientSweep.cpp      third kernel: dQ by a sweep over key blocks
 //   GradientSinks.cpp      fourth kernel, where it is asked for
-//   TransposedLayout.cpp   score tiles with keys as rows
 //
 //===----------------------------------------------------------------------===//
 
@@ -40,7 +38,7 @@ namespace attn::hopper {
 struct QuerySum {
   int64_t groups, blockQuery, chunks;
 
-  explicit QuerySum(const GradientForm &form)
+  explicit QuerySum(const WarpgroupForm &form)
       : groups(form.tiling.groups), blockQuery(form.blockQuery),
         chunks(form.isAccumulated() ? llvm::divideCeil(form.headDim, kChunk)
                                     : 0) {}
@@ -73,10 +71,10 @@ struct QuerySum {
 /// delta.
 class Workspace {
 public:
-  Workspace(GpuEmitter &e, const GradientForm &form,
+  Workspace(GpuEmitter &e, const WarpgroupForm &form,
             const KernelOutline &outline);
   /// Its bytes as a size expression.
-  static mlir::FailureOr<std::string> bytes(const GradientForm &form);
+  static mlir::FailureOr<std::string> bytes(const WarpgroupForm &form);
 
   /// The number of a tile from batch, head and block (i32).
   mlir::Value tile(mlir::Value batch, mlir::Value head, mlir::Value block);
@@ -97,20 +95,16 @@ private:
 };
 
 /// Each adds a kernel to `module`, which is made where it is null.
-mlir::LogicalResult emitRowKernel(GradientForm &form,
+mlir::LogicalResult emitRowKernel(WarpgroupForm &form,
                                   mlir::gpu::GPUModuleOp &module);
-mlir::LogicalResult emitKeyKernel(GradientForm &form,
+mlir::LogicalResult emitKeyKernel(WarpgroupForm &form,
                                   mlir::gpu::GPUModuleOp &module);
-mlir::LogicalResult emitQueryKernel(GradientForm &form,
+mlir::LogicalResult emitQueryKernel(WarpgroupForm &form,
                                     mlir::gpu::GPUModuleOp &module);
-mlir::LogicalResult emitSweepKernel(GradientForm &form,
+mlir::LogicalResult emitSweepKernel(WarpgroupForm &form,
                                     mlir::gpu::GPUModuleOp &module);
-mlir::LogicalResult emitSinkKernel(GradientForm &form,
+mlir::LogicalResult emitSinkKernel(WarpgroupForm &form,
                                    mlir::gpu::GPUModuleOp &module);
-
-/// Reads of `block` of a number a row give their padding past the end.
-void bindPaddedRows(GpuEmitter &e, TileSlicer &slicer, mlir::IRMapping &scalars,
-                    mlir::Block &block);
 
 /// What the threads of a warp-specialised kernel begin with: the barriers of
 /// `rings`, then the producer's thread and the consumer warpgroups, whose

@@ -44,7 +44,7 @@ void KeyKernel::placeShared() {
   sharedBytes = exchangeAt + 2 * exchangeBytes();
 }
 
-FailureOr<KeyKernel> KeyKernel::plan(GradientForm &form) {
+FailureOr<KeyKernel> KeyKernel::plan(WarpgroupForm &form) {
   KeyKernel kernel(form);
   KeyTasks &keys = form.keys;
   bool valid = true;
@@ -193,7 +193,7 @@ static LogicalResult emitThread(KeyThread &thread) {
       [&](Value group) { return consume(thread, group); });
 }
 
-LogicalResult hopper::emitKeyKernel(GradientForm &form,
+LogicalResult hopper::emitKeyKernel(WarpgroupForm &form,
                                     gpu::GPUModuleOp &module) {
   FailureOr<KeyKernel> kernel = KeyKernel::plan(form);
   FailureOr<std::string> count = countTasks(form.keys.tasks);

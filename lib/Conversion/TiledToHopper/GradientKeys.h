@@ -3,14 +3,14 @@
 #ifndef ATTN_LIB_CONVERSION_TILEDTOHOPPER_GRADIENTKEYS_H
 #define ATTN_LIB_CONVERSION_TILEDTOHOPPER_GRADIENTKEYS_H
 
-#include "GradientBlock.h"
+#include "../Common/GradientBlock.h"
 #include "GradientKernels.h"
 
 namespace attn::hopper {
 
 /// Shared memory and tensor maps of the kernel.
 struct KeyKernel {
-  GradientForm &form;
+  WarpgroupForm &form;
   int64_t groups, stages;
   OperandTile key, value, query, outputGradient, keyOutput, valueOutput;
   /// Keys and values come once. References come with the queries, delta with
@@ -19,9 +19,9 @@ struct KeyKernel {
   Ring keyRing, queryRing, gradientRing;
   int64_t referencesAt = 0, deltasAt = 0, exchangeAt = 0, sharedBytes = 0;
 
-  explicit KeyKernel(GradientForm &form)
+  explicit KeyKernel(WarpgroupForm &form)
       : form(form), groups(form.tiling.groups), stages(form.tiling.stages) {}
-  static mlir::FailureOr<KeyKernel> plan(GradientForm &form);
+  static mlir::FailureOr<KeyKernel> plan(WarpgroupForm &form);
 
   int64_t threads() const { return (groups + 1) * kWarpgroup; }
   /// A number for each query of a block.
@@ -101,7 +101,7 @@ protected:
   KeyThread &thread;
   GpuEmitter &e;
   const KeyKernel &kernel;
-  GradientForm &form;
+  WarpgroupForm &form;
   KeyTasks &keys;
   /// i32 of the thread: its warpgroup, the first of that's keys, place in it,
   /// lane; first row and column of what it holds; addresses of the tiles.

@@ -17,7 +17,7 @@ using namespace attn::hopper;
 
 /// Rounds the elements that thread `id` has and stores them to the tile at
 /// `shared`, in the 128-byte swizzle.
-static LogicalResult storeElements(GpuEmitter &e, GradientForm &form,
+static LogicalResult storeElements(GpuEmitter &e, WarpgroupForm &form,
                                    IRMapping &scalars, Value id, Value shared,
                                    Value address) {
   QuerySum sum(form);
@@ -61,7 +61,7 @@ static LogicalResult storeElements(GpuEmitter &e, GradientForm &form,
   return success();
 }
 
-static LogicalResult emitBody(GpuEmitter &e, GradientForm &form,
+static LogicalResult emitBody(GpuEmitter &e, WarpgroupForm &form,
                               const KernelOutline &outline,
                               const OperandTile &output) {
   QueryTasks &tasks = form.queries;
@@ -90,7 +90,7 @@ static LogicalResult emitBody(GpuEmitter &e, GradientForm &form,
   return success();
 }
 
-LogicalResult hopper::emitQueryKernel(GradientForm &form,
+LogicalResult hopper::emitQueryKernel(WarpgroupForm &form,
                                       gpu::GPUModuleOp &module) {
   QueryTasks &tasks = form.queries;
   FailureOr<OperandTile> output = findOperand(tasks.output, form.blockQuery);

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "../Common/FragmentSoftmax.h"
+#include "../Common/PaddedRows.h"
 #include "../Common/TaskLoop.h"
 #include "GradientKernels.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -23,7 +24,7 @@ static constexpr int64_t kTilesAt = 1024;
 namespace {
 class RowKernel {
 public:
-  RowKernel(GpuEmitter &e, GradientForm &form, const KernelOutline &outline,
+  RowKernel(GpuEmitter &e, WarpgroupForm &form, const KernelOutline &outline,
             const OperandTile &gradient, const OperandTile &output)
       : e(e), form(form), tasks(form.rows), outline(outline),
         gradient(gradient), output(output) {}
@@ -36,36 +37,13 @@ private:
   FailureOr<Value> sumOfRow(TileSlicer &slicer, Value row, Value unit);
 
   GpuEmitter &e;
-  GradientForm &form;
+  WarpgroupForm &form;
   RowTasks &tasks;
   const KernelOutline &outline;
   const OperandTile &gradient, &output;
   Value id, shared;
 };
 } // namespace
-
-void hopper::bindPaddedRows(GpuEmitter &e, TileSlicer &slicer,
-                            IRMapping &scalars, Block &block) {
-  for (auto read : block.getOps<vector::TransferReadOp>()) {
-    // Scratch of the tiled form is no argument of the kernel.
-    if (read.getVectorType().getRank() != 1 ||
-        !scalars.contains(read.getBase()))
-      continue;
-    slicer.bind(
-        read, [&e, read, &scalars](const TileSlicer::Piece &piece) -> Value {
-          vector::TransferReadOp access = read;
-          Value view = scalars.lookup(access.getBase());
-          Value row =
-              e.add(scalars.lookupOrDefault(access.getIndices()[0]), piece.row);
-          Value length = memref::DimOp::create(e.b, e.loc, view, int64_t(0));
-          Value last = e.sub(length, e.index(1));
-          Value loaded =
-              memref::LoadOp::create(e.b, e.loc, view, e.min(row, last));
-          return e.select(e.less(row, length), loaded,
-                          scalars.lookup(access.getPadding()));
-        });
-  }
-}
 
 void RowKernel::clearSum(Value address) {
   e.loop(id, e.i32(QuerySum(form).elements() / 4), e.i32(kThreads), {},
@@ -184,7 +162,7 @@ LogicalResult RowKernel::emit() {
   return success();
 }
 
-LogicalResult hopper::emitRowKernel(GradientForm &form,
+LogicalResult hopper::emitRowKernel(WarpgroupForm &form,
                                     gpu::GPUModuleOp &module) {
   RowTasks &tasks = form.rows;
   FailureOr<OperandTile> gradient =

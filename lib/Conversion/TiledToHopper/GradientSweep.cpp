@@ -17,9 +17,9 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "../Common/GradientBlock.h"
 #include "../Common/TaskLoop.h"
 #include "Consumer.h"
-#include "GradientBlock.h"
 #include "GradientKernels.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
@@ -40,15 +40,15 @@ enum SweepMap {
 };
 
 struct SweepKernel {
-  GradientForm &form;
+  WarpgroupForm &form;
   QueryTasks &tasks;
   OperandTile query, gradient, key, value, output;
   /// Queries, then output gradients, of each warpgroup.
   Ring rowRing, keyRing, valueRing;
   int64_t sharedBytes = 0;
 
-  explicit SweepKernel(GradientForm &form) : form(form), tasks(form.queries) {}
-  static FailureOr<SweepKernel> plan(GradientForm &form);
+  explicit SweepKernel(WarpgroupForm &form) : form(form), tasks(form.queries) {}
+  static FailureOr<SweepKernel> plan(WarpgroupForm &form);
   FailureOr<Launch> launch() const;
   int64_t rowBytes() const { return query.bytes() + gradient.bytes(); }
 };
@@ -81,7 +81,7 @@ private:
   SweepThread &thread;
   GpuEmitter &e;
   const SweepKernel &kernel;
-  GradientForm &form;
+  WarpgroupForm &form;
   QueryTasks &tasks;
   /// Those of the warpgroup's own task, chosen at run time.
   IRMapping scalars;
@@ -91,7 +91,7 @@ private:
 };
 } // namespace
 
-FailureOr<SweepKernel> SweepKernel::plan(GradientForm &form) {
+FailureOr<SweepKernel> SweepKernel::plan(WarpgroupForm &form) {
   SweepKernel kernel(form);
   QueryTasks &tasks = form.queries;
   bool valid = true;
@@ -377,7 +377,7 @@ LogicalResult SweepConsumer::emit() {
   return success();
 }
 
-LogicalResult hopper::emitSweepKernel(GradientForm &form,
+LogicalResult hopper::emitSweepKernel(WarpgroupForm &form,
                                       gpu::GPUModuleOp &module) {
   FailureOr<SweepKernel> kernel = SweepKernel::plan(form);
   if (failed(kernel))

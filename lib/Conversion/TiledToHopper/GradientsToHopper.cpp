@@ -114,7 +114,7 @@ static bool isPlannedForWgmma(func::FuncOp function) {
 }
 
 static LogicalResult emitKernels(func::FuncOp function) {
-  FailureOr<GradientForm> form = readGradientForm(function);
+  FailureOr<WarpgroupForm> form = readGradientForm(function);
   if (failed(form))
     return failure();
   gpu::GPUModuleOp module;

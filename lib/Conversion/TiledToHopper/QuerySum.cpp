@@ -9,7 +9,7 @@ using namespace attn::hopper;
 
 static constexpr int64_t kNumberBytes = 4;
 
-FailureOr<std::string> Workspace::bytes(const GradientForm &form) {
+FailureOr<std::string> Workspace::bytes(const WarpgroupForm &form) {
   FailureOr<std::string> tiles = countTasks(form.rows.tasks);
   if (failed(tiles))
     return failure();
@@ -17,7 +17,7 @@ FailureOr<std::string> Workspace::bytes(const GradientForm &form) {
   return *tiles + " * " + std::to_string(numbers * kNumberBytes);
 }
 
-Workspace::Workspace(GpuEmitter &e, const GradientForm &form,
+Workspace::Workspace(GpuEmitter &e, const WarpgroupForm &form,
                      const KernelOutline &outline)
     : e(e), sum(form), blockQuery(form.blockQuery),
       sizes(taskSizes(e, form.rows.tasks, outline)) {

@@ -52,61 +52,60 @@ static void assign(MutableArrayRef<Fragment> fragments, ValueRange values) {
       element = values[next++];
 }
 
-SmallVector<Fragment> lanes::multiplyQueryKey(Thread &thread, Value key) {
+SmallVector<Fragment> lanes::multiplyRows(Thread &thread, SharedTile left,
+                                          SharedTile right) {
   GpuEmitter &e = thread.e;
-  const MmaKernel &kernel = thread.kernel;
-  const MmaTiles &tiles = kernel.tiles;
-  FloatType type = kernel.form.elementType;
+  const WarpKernel &kernel = thread.kernel;
+  int64_t slabs = kernel.slabs;
+  FloatType type = kernel.elementType;
   Fragment zero;
-  zero.elements.assign(kernel.form.blockKey / 2, e.zero(type));
-  SmallVector<Fragment> scores(tiles.slabs, zero);
-  Value query =
-      e.add(e.add(thread.shared, kernel.queryAt),
-            e.mul(e.add(thread.warpRow, thread.row()), tiles.query.pitch));
-  key = e.add(key, e.mul(thread.column(), tiles.key.pitch));
+  zero.elements.assign(right.tile.rows / 2, e.zero(type));
+  SmallVector<Fragment> sums(slabs, zero);
+  Value line = e.add(left.address, e.mul(e.add(thread.warpRow, thread.row()),
+                                         left.tile.pitch));
+  Value other = e.add(right.address, e.mul(thread.column(), right.tile.pitch));
   int64_t depth = kVectorBytes / kernel.elementBytes();
-  SmallVector<Value> sums = e.loop(
-      e.i32(0), e.i32(tiles.key.columns / depth), e.i32(1), flatten(scores),
+  SmallVector<Value> all = e.loop(
+      e.i32(0), e.i32(right.tile.columns / depth), e.i32(1), flatten(sums),
       [&](Value step, ValueRange carried) {
-        assign(scores, carried);
+        assign(sums, carried);
         Value shift = e.mul(step, kVectorBytes);
-        Value queryStep = e.add(query, shift), keyStep = e.add(key, shift);
+        Value lineStep = e.add(line, shift), otherStep = e.add(other, shift);
         SmallVector<SmallVector<Value>> rows;
-        for (int64_t row = 0; row < 2 * tiles.slabs; ++row)
+        for (int64_t row = 0; row < 2 * slabs; ++row)
           rows.push_back(
-              load(e, queryStep, row * 8 * tiles.query.pitch, depth, type));
+              load(e, lineStep, row * 8 * left.tile.pitch, depth, type));
         for (int64_t group = 0; group < zero.groups(); ++group)
           for (int64_t i : {0, 1}) {
             SmallVector<Value> column = load(
-                e, keyStep, (8 * group + i) * tiles.key.pitch, depth, type);
+                e, otherStep, (8 * group + i) * right.tile.pitch, depth, type);
             for (int64_t d = 0; d < depth; ++d)
-              for (int64_t row = 0; row < 2 * tiles.slabs; ++row) {
-                Value &sum = scores[row / 2].at(group, row % 2, i);
+              for (int64_t row = 0; row < 2 * slabs; ++row) {
+                Value &sum = sums[row / 2].at(group, row % 2, i);
                 sum = multiplyAdd(e, rows[row][d], column[d], sum);
               }
           }
-        return flatten(scores);
+        return flatten(sums);
       });
-  assign(scores, sums);
-  return scores;
+  assign(sums, all);
+  return sums;
 }
 
-/// The probabilities of the warp's rows; returns the address of the thread's
+/// The left sides of the warp's rows; returns the address of the thread's
 /// first row.
-static Value shareProbabilities(Thread &thread,
-                                ArrayRef<Registers> probabilities) {
+static Value shareLeft(Thread &thread, ArrayRef<Registers> left) {
   GpuEmitter &e = thread.e;
-  const MmaKernel &kernel = thread.kernel;
-  const MmaTiles::Tile &tile = kernel.tiles.probabilities;
-  bool isWide = kernel.form.accumulatorType.isF64();
+  const WarpKernel &kernel = thread.kernel;
+  const MmaTiles::Tile &tile = kernel.exchange;
+  bool isWide = kernel.accumulatorType.isF64();
   int64_t bytes = isWide ? 8 : 4;
-  Value first = e.add(e.mul(thread.warp, kernel.tiles.slabs * MmaTiles::kRows),
-                      thread.row());
-  Value line = e.add(e.add(thread.shared, kernel.probabilitiesAt),
-                     e.mul(first, tile.pitch));
+  Value first =
+      e.add(e.mul(thread.warp, kernel.slabs * MmaTiles::kRows), thread.row());
+  Value line =
+      e.add(e.add(thread.shared, kernel.exchangeAt), e.mul(first, tile.pitch));
   Value target = e.add(line, e.mul(thread.column(), bytes));
   NVVM::SyncWarpOp::create(e.b, e.loc, e.i32(-1));
-  for (auto [slab, values] : llvm::enumerate(probabilities)) {
+  for (auto [slab, values] : llvm::enumerate(left)) {
     Fragment fragment{values};
     for (int64_t group = 0; group < fragment.groups(); ++group)
       for (int64_t half : {0, 1}) {
@@ -123,38 +122,34 @@ static Value shareProbabilities(Thread &thread,
   return line;
 }
 
-void lanes::multiplyProbabilitiesValue(Thread &thread,
-                                       ArrayRef<Registers> probabilities,
-                                       MutableArrayRef<Fragment> acc,
-                                       Value value) {
+void lanes::multiplyColumns(Thread &thread, ArrayRef<Registers> left,
+                            MutableArrayRef<Fragment> acc, SharedTile right) {
   GpuEmitter &e = thread.e;
-  const MmaKernel &kernel = thread.kernel;
-  const MmaTiles &tiles = kernel.tiles;
-  FloatType type = kernel.form.accumulatorType;
-  Value line = shareProbabilities(thread, probabilities);
-  Value first =
-      e.add(e.mul(thread.part, tiles.accumulatorColumns), thread.column());
-  value = e.add(value, e.mul(first, kernel.elementBytes()));
+  const WarpKernel &kernel = thread.kernel;
+  int64_t groups = acc.front().groups(), slabs = kernel.slabs;
+  FloatType type = kernel.accumulatorType;
+  Value line = shareLeft(thread, left);
+  Value first = e.add(e.mul(thread.part, 8 * groups), thread.column());
+  Value other = e.add(right.address, e.mul(first, kernel.elementBytes()));
   int64_t depth = kVectorBytes * 8 / type.getWidth();
   SmallVector<Value> sums = e.loop(
-      e.i32(0), e.i32(kernel.form.blockKey / depth), e.i32(1), flatten(acc),
+      e.i32(0), e.i32(right.tile.rows / depth), e.i32(1), flatten(acc),
       [&](Value step, ValueRange carried) {
         SmallVector<Fragment> inner(acc);
         assign(inner, carried);
         Value lineStep = e.add(line, e.mul(step, kVectorBytes));
-        Value valueStep = e.add(value, e.mul(step, depth * tiles.value.pitch));
+        Value otherStep = e.add(other, e.mul(step, depth * right.tile.pitch));
         SmallVector<SmallVector<Value>> rows;
-        for (int64_t row = 0; row < 2 * tiles.slabs; ++row)
-          rows.push_back(load(e, lineStep, row * 8 * tiles.probabilities.pitch,
-                              depth, type));
+        for (int64_t row = 0; row < 2 * slabs; ++row)
+          rows.push_back(
+              load(e, lineStep, row * 8 * kernel.exchange.pitch, depth, type));
         for (int64_t d = 0; d < depth; ++d)
-          for (int64_t group = 0; group < tiles.accumulatorColumns / 8;
-               ++group) {
+          for (int64_t group = 0; group < groups; ++group) {
             SmallVector<Value> pair =
-                load(e, valueStep,
-                     d * tiles.value.pitch + 8 * group * kernel.elementBytes(),
+                load(e, otherStep,
+                     d * right.tile.pitch + 8 * group * kernel.elementBytes(),
                      2, type);
-            for (int64_t row = 0; row < 2 * tiles.slabs; ++row)
+            for (int64_t row = 0; row < 2 * slabs; ++row)
               for (int64_t i : {0, 1}) {
                 Value &sum = inner[row / 2].at(group, row % 2, i);
                 sum = multiplyAdd(e, rows[row][d], pair[i], sum);

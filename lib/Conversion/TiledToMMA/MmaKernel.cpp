@@ -41,31 +41,38 @@ static LogicalResult verifyMappable(TiledForm &form) {
 FailureOr<MmaKernel> MmaKernel::plan(TiledForm &form) {
   if (failed(verifyMappable(form)))
     return failure();
-  MmaKernel kernel{form, MmaTiles(form.tiling, form.headDim, form.valueDim,
-                                  form.elementType.getWidth() / 8,
-                                  form.accumulatorType.getWidth() / 8)};
-  kernel.warps = form.tiling.groups;
-  kernel.stages = form.tiling.stages;
-  const MmaTiles &tiles = kernel.tiles;
-  kernel.keyAt = kernel.queryAt + tiles.query.bytes();
-  kernel.valueAt = kernel.keyAt + kernel.stages * tiles.key.bytes();
-  kernel.probabilitiesAt = kernel.valueAt + kernel.stages * tiles.value.bytes();
-  kernel.seenAt = kernel.probabilitiesAt + tiles.probabilities.bytes();
-  kernel.sharedBytes = tiles.sharedBytes(form.tiling);
-  return kernel;
+  return MmaKernel(form);
 }
 
-Thread::Thread(GpuEmitter e, const MmaKernel &kernel, Value shared)
+MmaKernel::MmaKernel(TiledForm &form)
+    : form(form), tiles(form.tiling, form.headDim, form.valueDim,
+                        form.elementType.getWidth() / 8,
+                        form.accumulatorType.getWidth() / 8) {
+  elementType = form.elementType;
+  accumulatorType = form.accumulatorType;
+  usesTensorCores = form.tiling.product == "mma";
+  warps = form.tiling.groups;
+  stages = form.tiling.stages;
+  split = tiles.split;
+  slabs = tiles.slabs;
+  exchange = tiles.probabilities;
+  keyAt = queryAt + tiles.query.bytes();
+  valueAt = keyAt + stages * tiles.key.bytes();
+  exchangeAt = valueAt + stages * tiles.value.bytes();
+  seenAt = exchangeAt + exchange.bytes();
+  sharedBytes = tiles.sharedBytes(form.tiling);
+}
+
+Thread::Thread(GpuEmitter e, const WarpKernel &kernel, Value shared)
     : e(e), kernel(kernel), shared(shared) {
-  const MmaTiles &tiles = kernel.tiles;
   id = NVVM::ThreadIdXOp::create(e.b, e.loc, e.b.getI32Type());
   lane = e.bitAnd(id, 31);
   // The same in all lanes, and known to be.
   warp = NVVM::ShflOp::create(e.b, e.loc, id.getType(), e.i32(-1),
                               e.div(id, MmaTiles::kLanes), e.i32(0), e.i32(31),
                               NVVM::ShflKind::idx, UnitAttr());
-  part = e.rem(warp, tiles.split);
-  warpRow = e.mul(e.div(warp, tiles.split), tiles.slabs * MmaTiles::kRows);
+  part = e.rem(warp, kernel.split);
+  warpRow = e.mul(e.div(warp, kernel.split), kernel.slabs * MmaTiles::kRows);
 }
 
 Value Thread::readId() {
@@ -74,26 +81,25 @@ Value Thread::readId() {
 
 void Thread::barrier() { NVVM::Barrier0Op::create(e.b, e.loc); }
 
-Slab::Slab(Thread &t, int64_t number)
+Slab::Slab(Thread &t, TiledForm &form, int64_t number)
     : slicer(t.e.b, t.e.loc, scalars),
       layout(t.e, slicer,
              t.e.toIndex(t.e.add(t.e.add(t.warpRow, t.row()),
                                  number * MmaTiles::kRows)),
              t.e.toIndex(t.column())),
-      softmax(t.e, t.kernel.form, layout, scalars) {}
+      softmax(t.e, form, layout, scalars) {}
 
-SmallVector<Fragment> mma::multiplyQueryKey(Thread &thread, Value key) {
-  return thread.kernel.usesTensorCores()
-             ? tensorcore::multiplyQueryKey(thread, key)
-             : lanes::multiplyQueryKey(thread, key);
+SmallVector<Fragment> mma::multiplyRows(Thread &thread, SharedTile left,
+                                        SharedTile right) {
+  return thread.kernel.usesTensorCores
+             ? tensorcore::multiplyRows(thread, left, right)
+             : lanes::multiplyRows(thread, left, right);
 }
 
-void mma::multiplyProbabilitiesValue(Thread &thread,
-                                     ArrayRef<Registers> probabilities,
-                                     MutableArrayRef<Fragment> acc,
-                                     Value value) {
-  if (thread.kernel.usesTensorCores())
-    tensorcore::multiplyProbabilitiesValue(thread, probabilities, acc, value);
+void mma::multiplyColumns(Thread &thread, ArrayRef<Registers> left,
+                          MutableArrayRef<Fragment> acc, SharedTile right) {
+  if (thread.kernel.usesTensorCores)
+    tensorcore::multiplyColumns(thread, left, acc, right);
   else
-    lanes::multiplyProbabilitiesValue(thread, probabilities, acc, value);
+    lanes::multiplyColumns(thread, left, acc, right);
 }

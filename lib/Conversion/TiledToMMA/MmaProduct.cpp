@@ -65,59 +65,56 @@ static Value laneAddress(Thread &thread, Value address, int64_t pitch,
   return e.add(e.add(address, e.mul(row, pitch)), e.mul(beside, 16));
 }
 
-SmallVector<Fragment> tensorcore::multiplyQueryKey(Thread &thread, Value key) {
+SmallVector<Fragment> tensorcore::multiplyRows(Thread &thread, SharedTile left,
+                                               SharedTile right) {
   GpuEmitter &e = thread.e;
-  const MmaKernel &kernel = thread.kernel;
-  const MmaTiles &tiles = kernel.tiles;
-  FloatType type = kernel.form.elementType;
+  const WarpKernel &kernel = thread.kernel;
+  int64_t columns = right.tile.rows, slabs = kernel.slabs;
   Fragment zero;
-  zero.elements.assign(kernel.form.blockKey / 2, e.f32(0));
-  SmallVector<Fragment> scores(tiles.slabs, zero);
+  zero.elements.assign(columns / 2, e.f32(0));
+  SmallVector<Fragment> sums(slabs, zero);
   Value warp = e.div(thread.readId(), MmaTiles::kLanes);
-  Value firstRow =
-      e.mul(e.div(warp, tiles.split), tiles.slabs * MmaTiles::kRows);
-  Value query = e.add(e.add(thread.shared, kernel.queryAt),
-                      e.mul(firstRow, tiles.query.pitch));
-  query = laneAddress(thread, query, tiles.query.pitch, /*isBelowFirst=*/true);
-  key = laneAddress(thread, key, tiles.key.pitch, /*isBelowFirst=*/false);
-  for (int64_t step = 0; step < tiles.key.columns / kStep; ++step) {
-    SmallVector<Registers> left;
-    for (int64_t slab = 0; slab < tiles.slabs; ++slab)
-      left.push_back(loadMatrices(
-          e, query, slab * kStep * tiles.query.pitch + step * kStepBytes,
+  Value firstRow = e.mul(e.div(warp, kernel.split), slabs * MmaTiles::kRows);
+  Value rows = e.add(left.address, e.mul(firstRow, left.tile.pitch));
+  rows = laneAddress(thread, rows, left.tile.pitch, /*isBelowFirst=*/true);
+  Value others = laneAddress(thread, right.address, right.tile.pitch,
+                             /*isBelowFirst=*/false);
+  for (int64_t step = 0; step < right.tile.columns / kStep; ++step) {
+    SmallVector<Registers> factors;
+    for (int64_t slab = 0; slab < slabs; ++slab)
+      factors.push_back(loadMatrices(
+          e, rows, slab * kStep * left.tile.pitch + step * kStepBytes,
           /*isTransposed=*/false));
-    for (int64_t keys = 0; keys < kernel.form.blockKey / kStep; ++keys) {
-      Registers right = loadMatrices(
-          e, key, keys * kStep * tiles.key.pitch + step * kStepBytes,
+    for (int64_t column = 0; column < columns / kStep; ++column) {
+      Registers other = loadMatrices(
+          e, others, column * kStep * right.tile.pitch + step * kStepBytes,
           /*isTransposed=*/false);
-      for (int64_t slab = 0; slab < tiles.slabs; ++slab)
+      for (int64_t slab = 0; slab < slabs; ++slab)
         for (int64_t half : {0, 1})
-          multiplyAdd(e, scores[slab], 2 * keys + half, left[slab],
-                      ArrayRef(right).slice(2 * half, 2), type);
+          multiplyAdd(e, sums[slab], 2 * column + half, factors[slab],
+                      ArrayRef(other).slice(2 * half, 2), kernel.elementType);
     }
   }
-  return scores;
+  return sums;
 }
 
-void tensorcore::multiplyProbabilitiesValue(Thread &thread,
-                                            ArrayRef<Registers> probabilities,
-                                            MutableArrayRef<Fragment> acc,
-                                            Value value) {
+void tensorcore::multiplyColumns(Thread &thread, ArrayRef<Registers> left,
+                                 MutableArrayRef<Fragment> acc,
+                                 SharedTile right) {
   GpuEmitter &e = thread.e;
-  const MmaKernel &kernel = thread.kernel;
-  const MmaTiles &tiles = kernel.tiles;
-  FloatType type = kernel.form.elementType;
-  value = e.add(value, e.mul(thread.part, tiles.accumulatorColumns * 2));
-  value = laneAddress(thread, value, tiles.value.pitch, /*isBelowFirst=*/true);
-  for (int64_t keys = 0; keys < kernel.form.blockKey / kStep; ++keys)
-    for (int64_t step = 0; step < tiles.accumulatorColumns / kStep; ++step) {
-      Registers right = loadMatrices(
-          e, value, keys * kStep * tiles.value.pitch + step * kStepBytes,
+  const WarpKernel &kernel = thread.kernel;
+  int64_t columns = 8 * acc.front().groups();
+  Value rows = e.add(right.address, e.mul(thread.part, columns * 2));
+  rows = laneAddress(thread, rows, right.tile.pitch, /*isBelowFirst=*/true);
+  for (int64_t row = 0; row < right.tile.rows / kStep; ++row)
+    for (int64_t step = 0; step < columns / kStep; ++step) {
+      Registers other = loadMatrices(
+          e, rows, row * kStep * right.tile.pitch + step * kStepBytes,
           /*isTransposed=*/true);
-      for (int64_t slab = 0; slab < tiles.slabs; ++slab)
+      for (int64_t slab = 0; slab < kernel.slabs; ++slab)
         for (int64_t half : {0, 1})
           multiplyAdd(e, acc[slab], 2 * step + half,
-                      ArrayRef(probabilities[slab]).slice(4 * keys, 4),
-                      ArrayRef(right).slice(2 * half, 2), type);
+                      ArrayRef(left[slab]).slice(4 * row, 4),
+                      ArrayRef(other).slice(2 * half, 2), kernel.elementType);
     }
 }

@@ -33,14 +33,14 @@ static Value pointerAt(GpuEmitter &e, Value address) {
   return LLVM::IntToPtrOp::create(e.b, e.loc, type, address);
 }
 
-static LogicalResult writeOutput(Thread &thread, IRMapping &scalars,
-                                 Slab &slab) {
+LogicalResult mma::writeTile(Thread &thread, IRMapping &scalars,
+                             AccumulatorLayout &layout,
+                             vector::TransferWriteOp write, int64_t columns) {
   GpuEmitter &e = thread.e;
-  TiledForm &form = thread.kernel.form;
-  const MmaTiles &tiles = thread.kernel.tiles;
-  Value view = scalars.lookup(form.output.getBase());
-  Value firstRow = scalars.lookup(form.output.getIndices()[0]);
-  Type element = form.output.getVectorType().getElementType();
+  Value view = scalars.lookup(write.getBase());
+  Value firstRow = scalars.lookup(write.getIndices()[0]);
+  Type element = write.getVectorType().getElementType();
+  int64_t width = write.getVectorType().getDimSize(1);
   int64_t bytes = element.getIntOrFloatBitWidth() / 8;
 
   auto meta = memref::ExtractStridedMetadataOp::create(e.b, e.loc, view);
@@ -50,13 +50,12 @@ static LogicalResult writeOutput(Thread &thread, IRMapping &scalars,
   Value rowBytes = toI64(e, e.mul(meta.getStrides()[0], bytes));
   Value columnBytes = toI64(e, e.mul(meta.getStrides()[1], bytes));
   Value length = memref::DimOp::create(e.b, e.loc, view, int64_t(0));
-  Value firstColumn =
-      e.add(e.mul(thread.part, tiles.accumulatorColumns), thread.column());
+  Value firstColumn = e.add(e.mul(thread.part, columns), thread.column());
   Value start =
       e.add(base, e.mul(toI64(e, e.toIndex(firstColumn)), columnBytes));
   OutputRows rows;
   for (int64_t half : {0, 1}) {
-    Value row = e.add(firstRow, slab.layout.rowOf(half));
+    Value row = e.add(firstRow, layout.rowOf(half));
     rows.isReal[half] = e.less(row, length);
     rows.address[half] = e.add(start, e.mul(toI64(e, row), rowBytes));
   }
@@ -67,7 +66,7 @@ static LogicalResult writeOutput(Thread &thread, IRMapping &scalars,
   auto storeElements = [&](int64_t group, int64_t half, Value pair) {
     for (int64_t i : {0, 1}) {
       Value column = e.add(firstColumn, 8 * group + i);
-      e.branch(e.less(column, e.i32(form.valueDim)), [&]() {
+      e.branch(e.less(column, e.i32(width)), [&]() {
         Value at = e.add(rows.address[half], e.mul(columnBytes, 8 * group + i));
         Value single = vector::ExtractOp::create(e.b, e.loc, pair, i);
         LLVM::StoreOp::create(e.b, e.loc, single, pointerAt(e, at), bytes);
@@ -79,25 +78,25 @@ static LogicalResult writeOutput(Thread &thread, IRMapping &scalars,
       Value at = e.add(rows.address[half], 8 * group * bytes);
       LLVM::StoreOp::create(e.b, e.loc, pair, pointerAt(e, at), 2 * bytes);
     };
-    if (tiles.accumulatorColumns * tiles.split == form.valueDim)
+    if (columns * thread.kernel.split == width)
       return store();
     Value column = e.add(firstColumn, 8 * group);
-    e.branch(e.less(column, e.i32(form.valueDim)), store);
+    e.branch(e.less(column, e.i32(width)), store);
   };
   // Made once for both ways of writing them.
   SmallVector<Value> pairs;
-  if (failed(slab.layout.forEachPair(
-          form.output.getVector(), tiles.accumulatorColumns,
+  if (failed(layout.forEachPair(
+          write.getVector(), columns,
           [&](int64_t, int64_t, Value pair) { pairs.push_back(pair); })))
     return failure();
   auto storeAll = [&](function_ref<void(int64_t, int64_t, Value)> store) {
     for (int64_t half : {0, 1})
       e.branch(rows.isReal[half], [&]() {
-        for (int64_t group = 0; group < tiles.accumulatorColumns / 8; ++group)
+        for (int64_t group = 0; group < columns / 8; ++group)
           store(group, half, pairs[2 * group + half]);
       });
   };
-  if (form.valueDim % 2 != 0) {
+  if (width % 2 != 0) {
     storeAll(storeElements);
     return success();
   }
@@ -114,9 +113,9 @@ static LogicalResult writeOutput(Thread &thread, IRMapping &scalars,
   return success();
 }
 
-static LogicalResult writeLse(Thread &thread, IRMapping &scalars, Slab &slab) {
+static LogicalResult writeLse(Thread &thread, TiledForm &form,
+                              IRMapping &scalars, Slab &slab) {
   GpuEmitter &e = thread.e;
-  TiledForm &form = thread.kernel.form;
   FailureOr<RowPair> values = slab.layout.rows(form.lse.getVector());
   if (failed(values))
     return failure();
@@ -133,13 +132,15 @@ static LogicalResult writeLse(Thread &thread, IRMapping &scalars, Slab &slab) {
   return success();
 }
 
-LogicalResult mma::emitResults(Thread &thread, IRMapping &scalars,
-                               std::deque<Slab> &slabs) {
-  TiledForm &form = thread.kernel.form;
+LogicalResult mma::emitResults(Thread &thread, const MmaKernel &kernel,
+                               IRMapping &scalars, std::deque<Slab> &slabs) {
+  TiledForm &form = kernel.form;
   for (Slab &slab : slabs) {
-    if (form.output && failed(writeOutput(thread, scalars, slab)))
+    if (form.output &&
+        failed(writeTile(thread, scalars, slab.layout, form.output,
+                         kernel.tiles.accumulatorColumns)))
       return failure();
-    if (form.lse && failed(writeLse(thread, scalars, slab)))
+    if (form.lse && failed(writeLse(thread, form, scalars, slab)))
       return failure();
   }
   return success();

@@ -26,7 +26,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "MmaKernel.h"
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
 using namespace mlir;
 using namespace attn;
@@ -75,9 +74,15 @@ struct SweepState {
 
 class Sweep {
 public:
-  Sweep(Thread &thread, IRMapping &scalars, std::deque<Slab> &slabs)
-      : thread(thread), kernel(thread.kernel), form(kernel.form), e(thread.e),
+  Sweep(Thread &thread, const MmaKernel &kernel, IRMapping &scalars,
+        std::deque<Slab> &slabs)
+      : thread(thread), kernel(kernel), form(kernel.form), e(thread.e),
         scalars(scalars), slabs(slabs),
+        blocks(thread, form.sweep, form.reach, form.seen, form.blockKey),
+        seen(thread,
+             form.value && form.value.getMask() ? form.seenKeys : Value(),
+             form.seen, form.masked, form.blockKey, kernel.seenAt,
+             kernel.tiles.seenWords),
         end(e.toI32(scalars.lookup(form.sweep.getUpperBound()))) {
     if (form.key)
       key.emplace(thread, kernel.tiles.key, form.key, scalars);
@@ -93,8 +98,7 @@ private:
   FailureOr<SweepState> visitInTurn(SweepState state);
 
   FailureOr<Value> findReached(Value position);
-  FailureOr<Value> isReached(Value position);
-  LogicalResult enterBlock(Value position, WarpScalars::Reduce reduceAny = {});
+  LogicalResult enterBlock(Value position);
 
   void copyKeys(Value position, Value stage);
   void copyValues(Value position, Value stage);
@@ -104,14 +108,15 @@ private:
   Value after(Value stage, int64_t distance);
 
   FailureOr<SmallVector<Fragment>> makeScores(Value position, Value stage);
-  LogicalResult dropUnseen(Value stage);
+  SharedTile valueStage(Value stage) {
+    return {addressOf(kernel.valueAt, kernel.tiles.value, stage),
+            kernel.tiles.value};
+  }
+  LogicalResult dropUnseen(Value stage) {
+    return seen.clear(slabs[0].slicer, slabs[0].scalars, valueStage(stage));
+  }
   LogicalResult accumulate(SmallVector<Fragment> scores, SweepState &state,
                            Value stage);
-  LogicalResult noteSeen(int64_t slab);
-  Value seenAddress(Value slab) {
-    return e.add(e.add(thread.shared, kernel.seenAt),
-                 e.mul(slab, kernel.tiles.seenWords * 4));
-  }
 
   Thread &thread;
   const MmaKernel &kernel;
@@ -119,10 +124,10 @@ private:
   GpuEmitter &e;
   IRMapping &scalars;
   std::deque<Slab> &slabs;
+  SweepBlocks blocks;
+  SeenKeys seen;
   Value end;
   std::optional<TileCopy> key, value;
-  /// Whether the block that was asked for is reached.
-  Value reached;
 };
 } // namespace
 
@@ -131,81 +136,31 @@ private:
 //===----------------------------------------------------------------------===//
 
 /// The scalars of the block, for every slab.
-LogicalResult Sweep::enterBlock(Value position, WarpScalars::Reduce reduceAny) {
-  scf::ForOp sweep = form.sweep;
-  IRMapping block = scalars;
-  block.map(sweep.getInductionVar(), e.toIndex(position));
-  WarpScalars warp(e, block, e.toIndex(thread.lane));
-  auto enterSlabs = [&]() {
-    for (Slab &slab : slabs)
-      slab.scalars = block;
-  };
-  auto reduce = [&](vector::MultiDimReductionOp op) -> FailureOr<Value> {
-    Operation *seen = form.seen;
-    if (!seen || op.getSource().getDefiningOp() != seen)
-      return warp.reduce(op);
-    enterSlabs();
-    return reduceAny(op);
-  };
-  LogicalResult cloned = reduceAny ? warp.clone(*sweep.getBody(), reduce)
-                                   : warp.clone(*sweep.getBody());
-  if (succeeded(cloned) && form.reach && !reduceAny)
-    cloned = warp.clone(*form.reach.thenBlock());
-  if (reduceAny && succeeded(cloned))
-    reached = block.lookup(form.reach.getCondition());
-  enterSlabs();
-  return cloned;
-}
-
-/// Whether some row sees some key of the block; all threads ask together.
-FailureOr<Value> Sweep::isReached(Value position) {
-  auto anyOfTile = [&](vector::MultiDimReductionOp) -> FailureOr<Value> {
-    Value any;
-    for (Slab &slab : slabs) {
-      FailureOr<Fragment> visible =
-          slab.layout.tile(form.seen.getSource(), form.blockKey);
-      if (failed(visible))
-        return failure();
-      for (Value element : visible->elements)
-        any = any ? e.bitOr(any, element) : element;
-    }
-    any = arith::ExtUIOp::create(e.b, e.loc, e.b.getI32Type(), any);
-    auto kind = NVVM::BarrierReductionAttr::get(e.b.getContext(),
-                                                NVVM::BarrierReduction::OR);
-    any = NVVM::BarrierOp::create(e.b, e.loc, e.b.getI32Type(), Value(),
-                                  Value(), kind, any)
-              .getResult(0);
-    return e.compare(arith::CmpIPredicate::ne, any, e.i32(0));
-  };
-  if (failed(enterBlock(position, anyOfTile)))
+LogicalResult Sweep::enterBlock(Value position) {
+  FailureOr<IRMapping> block = blocks.enter(scalars, position);
+  if (failed(block))
     return failure();
-  return reached;
+  for (Slab &slab : slabs)
+    slab.scalars = *block;
+  return success();
 }
 
 /// The first block from `position` on that the masks reach.
 FailureOr<Value> Sweep::findReached(Value position) {
-  if (!form.reach)
-    return position;
-  bool valid = true;
-  auto search = scf::WhileOp::create(
-      e.b, e.loc, position.getType(), position,
-      [&](OpBuilder &, Location, ValueRange at) {
-        // Nothing of a block past the end may be read.
-        Value hidden =
-            e.branch(e.less(at[0], end), e.zero(e.b.getI1Type()), [&]() {
-              FailureOr<Value> seen = isReached(at[0]);
-              valid &= succeeded(seen);
-              Value one = e.like(e.zero(e.b.getI1Type()), 1);
-              return SmallVector<Value>{valid ? e.bitXor(*seen, one) : one};
-            })[0];
-        scf::ConditionOp::create(e.b, e.loc, hidden, at);
-      },
-      [&](OpBuilder &, Location, ValueRange at) {
-        scf::YieldOp::create(e.b, e.loc, e.add(at[0], form.blockKey));
-      });
-  if (!valid)
-    return failure();
-  return search.getResult(0);
+  auto anyVisible = [&](IRMapping &block) -> FailureOr<Value> {
+    Value any;
+    for (Slab &slab : slabs) {
+      slab.scalars = block;
+      FailureOr<Fragment> visible =
+          slab.layout.tile(form.seen.getSource(), form.blockKey);
+      if (failed(visible))
+        return failure();
+      Value ofSlab = anyOf(e, *visible);
+      any = any ? e.bitOr(any, ofSlab) : ofSlab;
+    }
+    return any;
+  };
+  return blocks.findReached(scalars, position, end, anyVisible);
 }
 
 //===----------------------------------------------------------------------===//
@@ -237,80 +192,6 @@ Value Sweep::after(Value stage, int64_t distance) {
 }
 
 //===----------------------------------------------------------------------===//
-// Seen keys
-//===----------------------------------------------------------------------===//
-
-/// A bit for every key that some row of the slab sees, for the others to read.
-LogicalResult Sweep::noteSeen(int64_t number) {
-  if (!kernel.dropsUnseen() || !form.seen)
-    return success();
-  FailureOr<Fragment> visible =
-      slabs[number].layout.tile(form.seen.getSource(), form.blockKey);
-  if (failed(visible))
-    return failure();
-  Value target =
-      seenAddress(e.add(e.mul(thread.warp, kernel.tiles.slabs), number));
-  Type word = e.b.getI32Type();
-  for (int64_t w = 0; w < kernel.tiles.seenWords; ++w) {
-    Value bits = e.i32(0);
-    for (int64_t group = 4 * w;
-         group < std::min(visible->groups(), 4 * (w + 1)); ++group)
-      for (int64_t i : {0, 1}) {
-        Value either =
-            e.bitOr(visible->at(group, 0, i), visible->at(group, 1, i));
-        either = arith::ExtUIOp::create(e.b, e.loc, word, either);
-        either = arith::ShLIOp::create(e.b, e.loc, either,
-                                       e.i32(8 * (group % 4) + i));
-        bits = e.bitOr(bits, either);
-      }
-    bits = arith::ShLIOp::create(e.b, e.loc, bits, thread.column());
-    bits = e.ptx("redux.sync.or.b32 $0, $1, 0xffffffff;", "=r,r", {word},
-                 {bits})[0];
-    e.branch(e.equals(thread.lane, 0), [&]() {
-      e.ptx("st.shared.b32 [$0], $1;", "r,r,~{memory}",
-            {e.add(target, 4 * w), bits});
-    });
-  }
-  return success();
-}
-
-/// Clears the values of keys that no row of the task sees.
-LogicalResult Sweep::dropUnseen(Value stage) {
-  if (!kernel.dropsUnseen())
-    return success();
-  Value address = addressOf(kernel.valueAt, kernel.tiles.value, stage);
-  int64_t noted = kernel.warps * kernel.tiles.slabs;
-  auto isSeen = [&](Value key) -> FailureOr<Value> {
-    if (!form.seen) {
-      Value at = e.toIndex(key);
-      FailureOr<Value> lane = slabs[0].slicer.lanes(form.seenKeys, {at, at, 1});
-      if (failed(lane))
-        return failure();
-      return Value(vector::ExtractOp::create(e.b, e.loc, *lane, 0));
-    }
-    Value word = e.mul(e.div(key, 32), 4), bits = e.i32(0);
-    for (int64_t slab = 0; slab < noted; ++slab)
-      bits = e.bitOr(bits, e.ptx("ld.shared.b32 $0, [$1];", "=r,r,~{memory}",
-                                 {e.b.getI32Type()},
-                                 {e.add(seenAddress(e.i32(slab)), word)})[0]);
-    bits = arith::ShRUIOp::create(e.b, e.loc, bits, e.bitAnd(key, 31));
-    return e.equals(e.bitAnd(bits, 1), 1);
-  };
-  LogicalResult cleared = success();
-  auto clear = [&]() {
-    thread.barrier();
-    cleared = clearUnseen(thread, address, isSeen);
-    thread.barrier();
-  };
-  // Where the masks were not tested, every key is seen.
-  if (form.seen && form.masked && form.masked->isAncestor(form.seen))
-    e.branch(slabs[0].scalars.lookup(form.masked.getCondition()), clear);
-  else
-    clear();
-  return cleared;
-}
-
-//===----------------------------------------------------------------------===//
 // One block
 //===----------------------------------------------------------------------===//
 
@@ -318,13 +199,16 @@ FailureOr<SmallVector<Fragment>> Sweep::makeScores(Value position,
                                                    Value stage) {
   SmallVector<Fragment> scores(slabs.size());
   if (key)
-    scores = multiplyQueryKey(thread,
-                              addressOf(kernel.keyAt, kernel.tiles.key, stage));
+    scores = multiplyRows(
+        thread, {e.add(thread.shared, kernel.queryAt), kernel.tiles.query},
+        {addressOf(kernel.keyAt, kernel.tiles.key, stage), kernel.tiles.key});
   if (failed(enterBlock(position)))
     return failure();
   for (size_t number = 0; number < slabs.size(); ++number) {
-    FailureOr<Fragment> finished = slabs[number].softmax.finishScores(
-        scores[number], [&]() { return noteSeen(number); });
+    FailureOr<Fragment> finished =
+        slabs[number].softmax.finishScores(scores[number], [&]() {
+          return seen.note(slabs[number].layout, number);
+        });
     if (failed(finished))
       return failure();
     scores[number] = *finished;
@@ -344,9 +228,7 @@ LogicalResult Sweep::accumulate(SmallVector<Fragment> scores, SweepState &state,
     probabilities.push_back(*p);
   }
   if (value)
-    multiplyProbabilitiesValue(
-        thread, probabilities, state.acc,
-        addressOf(kernel.valueAt, kernel.tiles.value, stage));
+    multiplyColumns(thread, probabilities, state.acc, valueStage(stage));
   return success();
 }
 
@@ -410,10 +292,12 @@ FailureOr<SweepState> Sweep::start() {
   if (form.query) {
     TileCopy query(thread, kernel.tiles.query, form.query, scalars);
     Value address = e.add(thread.shared, kernel.queryAt);
-    query.clearPadding(address, kernel.tiles.query.rows);
+    clearPadding(thread, kernel.tiles.query, form.headDim, address,
+                 kernel.tiles.query.rows);
     query.issue(address, scalars.lookup(form.query.getIndices()[0]));
-    key->clearPadding(e.add(thread.shared, kernel.keyAt),
-                      kernel.stages * kernel.tiles.key.rows);
+    clearPadding(thread, kernel.tiles.key, form.headDim,
+                 e.add(thread.shared, kernel.keyAt),
+                 kernel.stages * kernel.tiles.key.rows);
   }
   Value position = e.toI32(scalars.lookup(form.sweep.getLowerBound()));
   bool isAhead = kernel.stages > 1;
@@ -475,7 +359,7 @@ LogicalResult Sweep::run() {
   return success();
 }
 
-LogicalResult mma::emitSweep(Thread &thread, IRMapping &scalars,
-                             std::deque<Slab> &slabs) {
-  return Sweep(thread, scalars, slabs).run();
+LogicalResult mma::emitSweep(Thread &thread, const MmaKernel &kernel,
+                             IRMapping &scalars, std::deque<Slab> &slabs) {
+  return Sweep(thread, kernel, scalars, slabs).run();
 }

@@ -26,17 +26,18 @@ static Value toI64(GpuEmitter &e, Value index) {
 TileCopy::TileCopy(Thread &thread, const MmaTiles::Tile &tile,
                    vector::TransferReadOp read, IRMapping &scalars)
     : thread(thread), e(thread.e), tile(tile),
+      source(cast<FloatType>(read.getVectorType().getElementType())),
       columns(read.getVectorType().getDimSize(1)),
       elementBytes(thread.kernel.elementBytes()),
-      isWhole(read.isDimInBounds(0)) {
+      sourceBytes(source.getWidth() / 8), isWhole(read.isDimInBounds(0)) {
   Value view = scalars.lookup(read.getBase());
   auto meta = memref::ExtractStridedMetadataOp::create(e.b, e.loc, view);
   Value pointer = memref::ExtractAlignedPointerAsIndexOp::create(
       e.b, e.loc, meta.getBaseBuffer());
-  Value offset = e.mul(meta.getOffset(), elementBytes);
+  Value offset = e.mul(meta.getOffset(), sourceBytes);
   base = toI64(e, e.add(pointer, offset));
-  rowBytes = toI64(e, e.mul(meta.getStrides()[0], elementBytes));
-  columnBytes = toI64(e, e.mul(meta.getStrides()[1], elementBytes));
+  rowBytes = toI64(e, e.mul(meta.getStrides()[0], sourceBytes));
+  columnBytes = toI64(e, e.mul(meta.getStrides()[1], sourceBytes));
   rows = memref::DimOp::create(e.b, e.loc, view, int64_t(0));
 
   SmallVector<int64_t> strides =
@@ -47,7 +48,7 @@ TileCopy::TileCopy(Thread &thread, const MmaTiles::Tile &tile,
     return strides[1] == 1 && columns * elementBytes % bytes == 0 && fitsStride;
   };
   for (int64_t bytes : {16, 8, 4})
-    if (unit == 0 && divides(bytes))
+    if (unit == 0 && source == thread.kernel.elementType && divides(bytes))
       unit = bytes;
   if (unit == 0)
     return;
@@ -109,13 +110,32 @@ void TileCopy::issueUnits(Value address, Value firstRow) {
          });
 }
 
+Value TileCopy::convert(Value bits) {
+  FloatType target = thread.kernel.elementType;
+  if (source == target)
+    return bits;
+  Value number = arith::BitcastOp::create(e.b, e.loc, source, bits);
+  auto widen = [&](FloatType type) {
+    number = arith::ExtFOp::create(e.b, e.loc, type, number);
+  };
+  // f16 and bf16 meet in f32.
+  if (source.getWidth() == target.getWidth())
+    widen(e.b.getF32Type());
+  else if (source.getWidth() < target.getWidth())
+    widen(target);
+  if (number.getType() != target)
+    number = arith::TruncFOp::create(e.b, e.loc, target, number);
+  return arith::BitcastOp::create(
+      e.b, e.loc, e.b.getIntegerType(target.getWidth()), number);
+}
+
 void TileCopy::issueElements(Value address, Value firstRow) {
-  Type word = e.b.getIntegerType(8 * elementBytes);
+  Type word = e.b.getIntegerType(8 * sourceBytes);
   auto pointer = LLVM::LLVMPointerType::get(e.b.getContext(), 1);
   Value rest = e.sub(e.toI32(rows), e.toI32(firstRow));
   // Where there may be units, clearPadding has been here.
   int64_t width = unit == 0 ? tile.columns : columns;
-  Value from = e.add(base, e.mul(toI64(e, firstRow), rowBytes));
+  Value first = e.add(base, e.mul(toI64(e, firstRow), rowBytes));
   std::string store =
       llvm::formatv("st.shared.b{0} [$0], $1;", 8 * elementBytes);
   const char *constraints = elementBytes == 2   ? "r,h,~{memory}"
@@ -132,12 +152,13 @@ void TileCopy::issueElements(Value address, Value firstRow) {
              Type i64 = e.b.getI64Type();
              Value line = arith::ExtUIOp::create(e.b, e.loc, i64, row);
              Value shift = arith::ExtUIOp::create(e.b, e.loc, i64, column);
-             Value source = e.add(e.add(from, e.mul(line, rowBytes)),
-                                  e.mul(shift, columnBytes));
-             source = LLVM::IntToPtrOp::create(e.b, e.loc, pointer, source);
+             Value from = e.add(e.add(first, e.mul(line, rowBytes)),
+                                e.mul(shift, columnBytes));
+             from = LLVM::IntToPtrOp::create(e.b, e.loc, pointer, from);
              return SmallVector<Value>{LLVM::LoadOp::create(
-                 e.b, e.loc, word, source, /*alignment=*/elementBytes)};
+                 e.b, e.loc, word, from, /*alignment=*/sourceBytes)};
            })[0];
+           element = convert(element);
            Value target = e.add(address, e.add(e.mul(row, tile.pitch),
                                                e.mul(column, elementBytes)));
            e.ptx(store, constraints, {target, element});
@@ -160,9 +181,12 @@ void TileCopy::issue(Value address, Value firstRow) {
       });
 }
 
-void TileCopy::clearPadding(Value address, int64_t count) {
+void mma::clearPadding(Thread &thread, const MmaTiles::Tile &tile,
+                       int64_t columns, Value address, int64_t count) {
+  GpuEmitter &e = thread.e;
+  int64_t elementBytes = thread.kernel.elementBytes();
   int64_t width = tile.columns - columns;
-  if (width == 0 || unit == 0)
+  if (width == 0 || columns * elementBytes % 4 != 0)
     return;
   // In steps of four bytes, which is what divides any unit.
   int64_t words = width * elementBytes / 4;
@@ -184,33 +208,4 @@ void mma::commitCopies(GpuEmitter &e) {
 void mma::waitCopies(GpuEmitter &e, int64_t pending) {
   e.ptx(llvm::formatv("cp.async.wait_group {0};", pending).str(), "~{memory}",
         {});
-}
-
-/// A warp a row.
-LogicalResult
-mma::clearUnseen(Thread &thread, Value address,
-                 function_ref<FailureOr<Value>(Value key)> isSeen) {
-  GpuEmitter &e = thread.e;
-  const MmaTiles::Tile &tile = thread.kernel.tiles.value;
-  bool valid = true;
-  e.loop(thread.warp, e.i32(tile.rows), e.i32(thread.kernel.warps), {},
-         [&](Value row, ValueRange) {
-           FailureOr<Value> seen = isSeen(row);
-           valid &= succeeded(seen);
-           if (!valid)
-             return SmallVector<Value>();
-           Value hidden = e.bitXor(*seen, e.like(*seen, 1));
-           e.branch(hidden, [&]() {
-             Value line = e.add(address, e.mul(row, tile.pitch));
-             e.loop(e.mul(thread.lane, 16), e.i32(tile.pitch), e.i32(32 * 16),
-                    {}, [&](Value at, ValueRange) {
-                      Value zero = e.i32(0);
-                      e.ptx("st.shared.v4.b32 [$0], {$1, $1, $1, $1};",
-                            "r,r,~{memory}", {e.add(line, at), zero});
-                      return SmallVector<Value>();
-                    });
-           });
-           return SmallVector<Value>();
-         });
-  return success(valid);
 }

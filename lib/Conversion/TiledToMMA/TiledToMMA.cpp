@@ -37,9 +37,9 @@ using namespace mlir;
 using namespace attn;
 using namespace attn::mma;
 
-static LogicalResult emitTask(Thread &thread, const KernelOutline &outline) {
+static LogicalResult emitTask(Thread &thread, const MmaKernel &kernel,
+                              const KernelOutline &outline) {
   GpuEmitter &e = thread.e;
-  const MmaKernel &kernel = thread.kernel;
   TiledForm &form = kernel.form;
   Value number = NVVM::BlockIdXOp::create(e.b, e.loc, e.b.getI32Type());
   IRMapping scalars = enterTask(e, form, outline, number);
@@ -48,12 +48,12 @@ static LogicalResult emitTask(Thread &thread, const KernelOutline &outline) {
     return failure();
   std::deque<Slab> slabs;
   for (int64_t slab = 0; slab < kernel.tiles.slabs; ++slab) {
-    slabs.emplace_back(thread, slab);
+    slabs.emplace_back(thread, form, slab);
     slabs.back().scalars = scalars;
   }
-  if (form.sweep && failed(emitSweep(thread, scalars, slabs)))
+  if (form.sweep && failed(emitSweep(thread, kernel, scalars, slabs)))
     return failure();
-  return emitResults(thread, scalars, slabs);
+  return emitResults(thread, kernel, scalars, slabs);
 }
 
 static LogicalResult emitKernel(TiledForm &form) {
@@ -71,7 +71,7 @@ static LogicalResult emitKernel(TiledForm &form) {
   OpBuilder b(outline->kernel.getBody().front().getTerminator());
   GpuEmitter e{b, form.tasks.getLoc()};
   Thread thread(e, *kernel, sharedMemory(e, outline->module));
-  if (failed(emitTask(thread, *outline)))
+  if (failed(emitTask(thread, *kernel, *outline)))
     return failure();
   form.tasks->getParentOfType<func::FuncOp>().erase();
   return success();

@@ -4,7 +4,8 @@
 
 FOLDER is what AttnCudaKernelTests wrote with ATTN_TEST_SAVE. Needs torch, numpy and the
 driver; no part of the compiler. Every kernel runs twice on poisoned outputs and must give the
-same bits; operands lie in memory with the strides and offsets of the problem, with NaN between.
+same bits, gradients where they are deterministic; operands lie in memory with the strides and
+offsets of the problem, with NaN between. N.cubin is taken in the place of N.ptx where it is there.
 """
 
 import json
@@ -72,9 +73,25 @@ def compare(case, base, outputs):
     return ""
 
 
+def compare_gradients(case, base, outputs):
+    for gradient, tensor in zip(case["gradients"], outputs):
+        got = tensor.double().cpu().numpy()
+        expected = np.load(f"{base}.{gradient['name']}.expected.npy")
+        finite = np.isfinite(expected)
+        agree = (got == expected) | (np.isnan(got) & np.isnan(expected))
+        difference = np.linalg.norm((got - expected)[finite])
+        error = 0.0 if difference == 0 else difference / max(gradient["magnitude"], 1e-300)
+        if not np.all(finite | agree) or not error <= gradient["bound"]:
+            return f"{gradient['name']} error {error:.3g}, bound {gradient['bound']:.3g}"
+    return ""
+
+
 def check(base):
     case = json.loads(pathlib.Path(f"{base}.case.json").read_text())
-    kernel = CudaKernel(f"{base}.ptx")
+    cubin = pathlib.Path(f"{base}.cubin")
+    if cubin.exists():
+        pathlib.Path(f"{cubin}.json").write_text(pathlib.Path(f"{base}.ptx.json").read_text())
+    kernel = CudaKernel(cubin if cubin.exists() else f"{base}.ptx")
     placed = [
         place(a, None if a["output"] else load(f"{base}.{a['name']}.npy")) for a in case["arguments"]
     ]
@@ -105,12 +122,12 @@ def check(base):
             if not bool((between == POISON[tensor.element_size()]).all()):
                 return "wrote between the elements of its output"
         runs.append(buffers)
-    if not all(torch.equal(a, b) for a, b in zip(*runs)):
+    if case.get("deterministic", True) and not all(torch.equal(a, b) for a, b in zip(*runs)):
         return "differs between runs"
     after = [bits(buffer) for (_, buffer), out in zip(placed, is_output) if not out]
     if not all(torch.equal(a, b) for a, b in zip(inputs, after)):
         return "changed an input"
-    return compare(case, base, outputs)
+    return (compare_gradients if "gradients" in case else compare)(case, base, outputs)
 
 
 def main():

@@ -3,6 +3,9 @@
     check_gradients.py compile FOLDER --build build     # anywhere; names what spills
     check_gradients.py check FOLDER                      # where the GPU is; torch and the driver
 
+`--target=sm_80` compiles for warps; `--arch=sm_90a` assembles that for another GPU than the
+target's.
+
 An error may be 1.5 times that of the straightforward implementation at the same precision:
 f32 arithmetic, P and dS rounded for their products, results rounded. Gradients and workspace
 hold NaN before; keys and values behind a length hold NaN.
@@ -119,18 +122,29 @@ def module(case):
     )
 
 
+def compile_case(args, case):
+    base, stage = args.folder / case.name, "ptx" if args.arch else "cubin"
+    command = [
+        args.attn_opt or args.build / "bin" / "attn-opt", "-", f"--target={args.target}", f"--emit={stage}",
+        "-o", f"{base}.{stage}",
+    ]
+    done = subprocess.run(command, input=module(case), text=True, capture_output=True)
+    if done.returncode or not args.arch:
+        return done, "" if done.returncode else pathlib.Path(f"{base}.cubin.log").read_text()
+    command = ["ptxas", "-v", f"-arch={args.arch}", f"{base}.ptx", "-o", f"{base}.cubin"]
+    done = subprocess.run(command, text=True, capture_output=True)
+    pathlib.Path(f"{base}.ptx.json").replace(f"{base}.cubin.json")
+    pathlib.Path(f"{base}.ptx").unlink()
+    return done, done.stderr
+
+
 def compile_cases(args):
     args.folder.mkdir(parents=True, exist_ok=True)
     failures = 0
     for case in selected(args):
-        command = [
-            args.attn_opt or args.build / "bin" / "attn-opt", "-", "--target=h200", "--emit=cubin",
-            "-o", args.folder / f"{case.name}.cubin",
-        ]
-        done = subprocess.run(command, input=module(case), text=True, capture_output=True)
-        log = "" if done.returncode else (args.folder / f"{case.name}.cubin.log").read_text()
+        done, log = compile_case(args, case)
         spills = [l.strip() for l in log.splitlines() if "spill" in l and "0 bytes spill stores" not in l or "C75" in l]
-        for line in done.stderr.splitlines()[:3] + spills:
+        for line in (done.stderr.splitlines()[:3] if done.returncode else []) + spills:
             print(f"{case.name}: {line}")
         failures += bool(done.returncode or spills)
     print(f"{len(selected(args))} compiled, {failures} with problems")
@@ -284,6 +298,8 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build"))
     parser.add_argument("--attn-opt", type=pathlib.Path, help="in place of that of --build")
+    parser.add_argument("--target", default="h200")
+    parser.add_argument("--arch", help="what ptxas of PATH assembles for; without, the target's")
     parser.add_argument("--only", help="names of cases, with commas")
     args = parser.parse_args()
     return 1 if (compile_cases if args.action == "compile" else check_cases)(args) else 0

@@ -4,7 +4,6 @@
 
 using namespace mlir;
 using namespace attn;
-using namespace attn::hopper;
 
 void TransposedLayout::bind(Value value, Fragment fragment) {
   slicer.bind(value, [this, fragment](const TileSlicer::Piece &) mutable {

@@ -7,12 +7,12 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef ATTN_LIB_CONVERSION_TILEDTOHOPPER_TRANSPOSEDLAYOUT_H
-#define ATTN_LIB_CONVERSION_TILEDTOHOPPER_TRANSPOSEDLAYOUT_H
+#ifndef ATTN_LIB_CONVERSION_COMMON_TRANSPOSEDLAYOUT_H
+#define ATTN_LIB_CONVERSION_COMMON_TRANSPOSEDLAYOUT_H
 
-#include "../Common/AccumulatorLayout.h"
+#include "AccumulatorLayout.h"
 
-namespace attn::hopper {
+namespace attn {
 
 class TransposedLayout {
 public:
@@ -40,6 +40,6 @@ private:
   int64_t group = 0, half = 0, element = 0;
 };
 
-} // namespace attn::hopper
+} // namespace attn
 
-#endif // ATTN_LIB_CONVERSION_TILEDTOHOPPER_TRANSPOSEDLAYOUT_H
+#endif // ATTN_LIB_CONVERSION_COMMON_TRANSPOSEDLAYOUT_H

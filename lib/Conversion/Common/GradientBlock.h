@@ -6,14 +6,14 @@
 //
 //===----------------------------------------------------------------------===//
 
-#ifndef ATTN_LIB_CONVERSION_TILEDTOHOPPER_GRADIENTBLOCK_H
-#define ATTN_LIB_CONVERSION_TILEDTOHOPPER_GRADIENTBLOCK_H
+#ifndef ATTN_LIB_CONVERSION_COMMON_GRADIENTBLOCK_H
+#define ATTN_LIB_CONVERSION_COMMON_GRADIENTBLOCK_H
 
-#include "../Common/FragmentSoftmax.h"
+#include "FragmentSoftmax.h"
 #include "GradientForm.h"
 #include "TransposedLayout.h"
 
-namespace attn::hopper {
+namespace attn {
 
 /// A tile whose positions are made there, see the layouts.
 inline mlir::FailureOr<Fragment> makeTile(TransposedLayout &layout,
@@ -36,31 +36,43 @@ public:
   }
 
   /// P of the raw scores; references have been bound. They stay bound.
-  mlir::FailureOr<Fragment> probabilities(Fragment scores) {
-    layout.bind(block.scores->getResult(0), scores);
+  /// `whenTested` is called where the masks are tested.
+  mlir::FailureOr<Fragment>
+  probabilities(Fragment scores,
+                llvm::function_ref<mlir::LogicalResult()> whenTested = {}) {
+    if (block.scores)
+      layout.bind(block.scores->getResult(0), scores);
     if (block.masked) {
-      mlir::FailureOr<Fragment> masked = maskedScores(scores);
+      mlir::FailureOr<Fragment> masked = maskedScores(scores, whenTested);
       if (mlir::failed(masked))
         return mlir::failure();
       layout.bind(block.masked->getResult(0), *masked);
+    } else if (whenTested && mlir::failed(whenTested())) {
+      return mlir::failure();
     }
     return makeTile(layout, block.probabilities, columns);
   }
 
-  /// dX; deltas have been bound.
+  /// dX; deltas have been bound. P and dP stay bound. Empty where nothing
+  /// meets dX.
   mlir::FailureOr<Fragment> ofProducts(Fragment probabilities,
                                        Fragment ofProbabilities) {
     layout.bind(block.probabilities, probabilities);
-    layout.bind(block.probabilityGradient->getResult(0), ofProbabilities);
+    if (block.probabilityGradient)
+      layout.bind(block.probabilityGradient->getResult(0), ofProbabilities);
+    if (!block.ofProducts)
+      return Fragment{};
     return makeTile(layout, block.ofProducts, columns);
   }
 
 private:
   /// Elements are tested in blocks on an edge only.
-  mlir::FailureOr<Fragment> maskedScores(Fragment scores) {
+  mlir::FailureOr<Fragment>
+  maskedScores(Fragment scores,
+               llvm::function_ref<mlir::LogicalResult()> whenTested) {
     mlir::Value plain = block.masked.elseYield().getOperand(0);
     mlir::FailureOr<Fragment> result = scores;
-    bool isRaw = plain == block.scores->getResult(0);
+    bool isRaw = block.scores && plain == block.scores->getResult(0);
     if (!isRaw) {
       result = makeTile(layout, plain, columns);
       if (mlir::failed(result))
@@ -74,7 +86,8 @@ private:
           cloneScalars(e, *block.masked.thenBlock(), scalars);
           mlir::FailureOr<Fragment> masked =
               makeTile(layout, block.masked.thenYield().getOperand(0), columns);
-          valid = mlir::succeeded(masked);
+          valid = mlir::succeeded(masked) &&
+                  (!whenTested || mlir::succeeded(whenTested()));
           return valid ? masked->elements : unmasked;
         });
     if (!isRaw)
@@ -91,6 +104,6 @@ private:
   int64_t columns;
 };
 
-} // namespace attn::hopper
+} // namespace attn
 
-#endif // ATTN_LIB_CONVERSION_TILEDTOHOPPER_GRADIENTBLOCK_H
+#endif // ATTN_LIB_CONVERSION_COMMON_GRADIENTBLOCK_H
