@@ -22,6 +22,13 @@ std::string attn::formatShape(ArrayRef<int64_t> shape) {
              : join(map_range(shape, [](int64_t s) { return itostr(s); }), "x");
 }
 
+std::vector<const KernelLaunch *> LaunchDescription::kernels() const {
+  std::vector<const KernelLaunch *> all = {this};
+  for (const KernelLaunch &kernel : then)
+    all.push_back(&kernel);
+  return all;
+}
+
 const ArgumentDescription *LaunchDescription::find(StringRef argument) const {
   for (const ArgumentDescription &a : arguments)
     if (a.name == argument)

@@ -82,16 +82,19 @@ static std::string renameSizes(StringRef grid,
   return renamed;
 }
 
-/// Tasks in rows of kGridWidth, and the scalars of the kernel.
-static void addVulkanLaunch(gpu::GPUFuncOp kernel,
-                            const TargetDescription &target,
-                            LaunchDescription &launch) {
+/// Tasks in rows of kGridWidth.
+static void splitGrid(KernelLaunch &launch) {
   std::string tasks = launch.grid[0], width = llvm::itostr(kGridWidth);
   launch.grid[0] = "min(" + tasks + ", " + width + ")";
   launch.grid[1] = "ceildiv(" + tasks + ", " + width + ")";
+}
+
+/// What all kernels of a SPIR-V module share; `arguments` are those in front of
+/// the workspace.
+static void addSpirvLaunch(TypeRange arguments, const TargetDescription &target,
+                           LaunchDescription &launch) {
   launch.environment = target.arch;
-  SmallVector<KernelScalar> scalars =
-      getKernelScalars(kernel.getArgumentTypes());
+  SmallVector<KernelScalar> scalars = getKernelScalars(arguments);
   launch.scalarsIn = StringRef(target.arch).starts_with("opencl")
                          ? ScalarsIn::Arguments
                      : fitPushConstants(scalars) ? ScalarsIn::PushConstants
@@ -137,20 +140,24 @@ llvm::Error attn::addLaunches(ArrayRef<gpu::GPUFuncOp> kernels,
     if (failed(mapped))
       return llvm::createStringError("attn.launch is malformed");
     bool isFirst = kernel == kernels.front();
-    if (llvm::Error error =
-            addLaunch(kernel, *mapped, launch,
-                      isFirst ? launch : launch.then.emplace_back()))
+    KernelLaunch &own = isFirst ? launch : launch.then.emplace_back();
+    if (llvm::Error error = addLaunch(kernel, *mapped, launch, own))
       return error;
+    auto target =
+        kernel->getParentOp()->getAttrOfType<TargetAttr>(kTargetAttrName);
+    bool isSpirv = target && target.getValue().family == "vulkan";
+    if (isSpirv)
+      splitGrid(own);
     if (!mapped->workspace.empty())
       launch.workspaceBytes = renameSizes(mapped->workspace, launch);
     if (!isFirst)
       continue;
     launch.subgroupSize = mapped->subgroupSize;
     launch.layoutCheck = mapped->layoutCheck;
-    auto target =
-        kernel->getParentOp()->getAttrOfType<TargetAttr>(kTargetAttrName);
-    if (target && target.getValue().family == "vulkan")
-      addVulkanLaunch(kernel, target.getValue(), launch);
+    if (isSpirv)
+      addSpirvLaunch(
+          kernel.getArgumentTypes().take_front(countArguments(kernel, *mapped)),
+          target.getValue(), launch);
   }
   return llvm::Error::success();
 }

@@ -20,6 +20,7 @@ using namespace mlir;
 void attn::addPassesToMappedVulkan(OpPassManager &pm) {
   pm.addPass(createTiledToCoopMatrix());
   pm.addPass(createTiledToSPIRV());
+  pm.addPass(createGradientsToSPIRV());
   pm.addPass(createCSEPass());
 }
 

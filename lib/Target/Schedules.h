@@ -50,6 +50,10 @@ void listCoopMatrixSchedules(const AttentionProblem &problem,
 /// Multiply-adds of the GPU's ordinary lanes.
 void listLaneSchedules(const AttentionProblem &problem,
                        const TargetDescription &target, Candidates &result);
+/// The same, of the gradients.
+void listLaneBackwardSchedules(const AttentionProblem &problem,
+                               const TargetDescription &target,
+                               Candidates &result);
 
 /// Adds a budget over all tiles of `memory`, rounded up tile by tile.
 void addBudget(Candidate &candidate, llvm::StringRef memory, int64_t limit);

@@ -53,7 +53,7 @@ static void listSchedules(const AttentionProblem &problem,
                : listCpuSchedules(problem, target, result);
   if (problem.isBackward) {
     if (target.family != "cuda")
-      return;
+      return listLaneBackwardSchedules(problem, target, result);
     listWarpgroupBackwardSchedules(problem, target, result);
     // Warpgroups are faster wherever they have a schedule.
     bool hasOne = llvm::any_of(

@@ -116,6 +116,8 @@ struct LaunchDescription : KernelLaunch {
   std::vector<ArgumentDescription> arguments;
   /// Kernels that are launched behind this one, with the same arguments.
   std::vector<KernelLaunch> then;
+  /// This one and those behind it.
+  std::vector<const KernelLaunch *> kernels() const;
   /// Of SPIR-V kernels alone: what SPIR-V the code is, such as "vulkan1.1",
   /// the scalars, and the subgroup size that it relies on (0 is any).
   std::string environment;

@@ -128,6 +128,20 @@ def TiledToSPIRV : Pass<"attn-tiled-to-spirv", "::mlir::ModuleOp"> {
   ];
 }
 
+def GradientsToSPIRV : Pass<"attn-gradients-to-spirv", "::mlir::ModuleOp"> {
+  let summary = "map the tiled form of the gradients to the workgroups of a Vulkan device";
+  let description = [{
+    A function of gradients whose tiling has the product "fma" becomes a `gpu.func` for each of its
+    task loops, which are launched in their order and share a workspace: delta; dK and dV; zeros; dQ
+    and the gradients that pairs add to; sinks. The attribute `attn.launch` of each says how to launch
+    it.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect", "::mlir::math::MathDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"
+  ];
+}
+
 def MaskBf16AsIntegers : Pass<"attn-mask-bf16-as-integers"> {
   let summary = "masked loads and stores of bf16 vectors as 16-bit integers";
   let description = [{

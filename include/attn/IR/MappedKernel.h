@@ -18,8 +18,9 @@
 //
 // Kernels that leave something to each other share a workspace in main memory:
 // attn.launch has its bytes as a size expression, `workspace`, the same in all
-// of them, and behind the arguments comes a memref<?xf32>. What it holds before
-// the first kernel does not matter.
+// of them, and behind the arguments comes a memref of one dimension, of f32 or
+// where they compute in it of f64. What it holds before the first kernel does
+// not matter.
 //
 //===----------------------------------------------------------------------===//
 

@@ -89,7 +89,8 @@ FailureOr<KernelOutline> attn::outlineKernel(scf::ForallOp tasks,
 
 FailureOr<KernelOutline> attn::addKernel(scf::ForallOp tasks,
                                          const Launch &launch, StringRef name,
-                                         gpu::GPUModuleOp &module) {
+                                         gpu::GPUModuleOp &module,
+                                         Type workspaceType) {
   auto function = tasks->getParentOfType<func::FuncOp>();
   if (failed(verifyOnlyAttends(function, tasks)))
     return failure();
@@ -107,7 +108,8 @@ FailureOr<KernelOutline> attn::addKernel(scf::ForallOp tasks,
   SmallVector<Type> types(function.getArgumentTypes());
   unsigned workspace = types.size();
   if (!launch.workspace.empty())
-    types.push_back(MemRefType::get(ShapedType::kDynamic, b.getF32Type()));
+    types.push_back(MemRefType::get(
+        ShapedType::kDynamic, workspaceType ? workspaceType : b.getF32Type()));
   unsigned firstMap = types.size();
   if (!launch.tensorMaps.empty())
     types.append(launch.tensorMaps.size(),

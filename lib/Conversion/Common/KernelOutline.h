@@ -23,7 +23,7 @@ struct KernelOutline {
   mlir::IRMapping values;
   /// Pointers to the tensor maps, as `Launch::tensorMaps` orders them.
   llvm::SmallVector<mlir::Value> tensorMaps;
-  /// memref<?xf32>, where the launch has a workspace.
+  /// A memref of one dimension, where the launch has a workspace.
   mlir::Value workspace;
 };
 
@@ -39,11 +39,10 @@ mlir::FailureOr<KernelOutline> outlineKernel(mlir::scf::ForallOp tasks,
 
 /// One of several kernels of the function around `tasks`, by the name `name`,
 /// behind those that `module` holds; where it is null it is made beside the
-/// function.
-mlir::FailureOr<KernelOutline> addKernel(mlir::scf::ForallOp tasks,
-                                         const Launch &launch,
-                                         llvm::StringRef name,
-                                         mlir::gpu::GPUModuleOp &module);
+/// function. A workspace holds numbers of `workspaceType`; null: f32.
+mlir::FailureOr<KernelOutline>
+addKernel(mlir::scf::ForallOp tasks, const Launch &launch, llvm::StringRef name,
+          mlir::gpu::GPUModuleOp &module, mlir::Type workspaceType = {});
 
 } // namespace attn
 

@@ -8,8 +8,8 @@
 using namespace mlir;
 using namespace attn;
 
-/// The piece lies in the row clamped to the memref: rows past the end are
-/// padding that nobody reads, so that only lanes need a mask.
+/// The piece lies in the row clamped to the memref: only lanes need a mask, and
+/// a number a row where the caller pads rows.
 FailureOr<Value> TileSlicer::sliceRead(Operation *op, const Piece &piece,
                                        Shape shape) {
   auto read = cast<vector::TransferReadOp>(op);
@@ -22,6 +22,7 @@ FailureOr<Value> TileSlicer::sliceRead(Operation *op, const Piece &piece,
 
   unsigned rank = read.getVectorType().getRank();
   bool lanesVary = false, lanesInBounds = false;
+  Value isRealRow;
   unsigned lanesDim = 0;
   for (unsigned d = 0; d < rank; ++d) {
     auto dim = dyn_cast<AffineDimExpr>(map.getResult(d));
@@ -35,6 +36,9 @@ FailureOr<Value> TileSlicer::sliceRead(Operation *op, const Piece &piece,
       Value size = memref::DimOp::create(b, loc, base, dim.getPosition());
       Value one = arith::ConstantIndexOp::create(b, loc, 1);
       Value last = arith::SubIOp::create(b, loc, size, one);
+      if (padsRows && rank == 1 && !read.isDimInBounds(d))
+        isRealRow = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt,
+                                          index, size);
       index = arith::MinSIOp::create(b, loc, index, last);
     } else {
       lanesVary = true;
@@ -45,6 +49,8 @@ FailureOr<Value> TileSlicer::sliceRead(Operation *op, const Piece &piece,
   Type element = read.getVectorType().getElementType();
   if (!lanesVary) {
     Value loaded = memref::LoadOp::create(b, loc, base, indices);
+    if (isRealRow)
+      loaded = arith::SelectOp::create(b, loc, isRealRow, loaded, padding);
     if (shape == Shape::Row || piece.width == 0)
       return loaded;
     return Value(vector::BroadcastOp::create(

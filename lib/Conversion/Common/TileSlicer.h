@@ -53,6 +53,9 @@ public:
   void bind(mlir::Value value, Source source) {
     sources[value] = std::move(source);
   }
+  /// Rows past the end of a memref are read as their padding. Without, they
+  /// repeat its last row: for results that nobody reads.
+  void padRows() { padsRows = true; }
   /// From here on pieces of `value` are computed again.
   void unbind(mlir::Value value) { sources.erase(value); }
 
@@ -121,6 +124,7 @@ private:
   mlir::Location loc;
   mlir::IRMapping &scalars;
   llvm::DenseMap<mlir::Value, Source> sources;
+  bool padsRows = false;
 };
 
 } // namespace attn

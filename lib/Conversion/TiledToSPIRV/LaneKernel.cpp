@@ -44,30 +44,17 @@ FailureOr<LaneKernel> LaneKernel::plan(TiledForm &form) {
   return kernel;
 }
 
-SharedTile spv::allocateShared(GpuEmitter &e, int64_t count, Type type) {
-  if (count == 0)
-    return {};
-  auto space = gpu::AddressSpaceAttr::get(e.b.getContext(),
-                                          gpu::AddressSpace::Workgroup);
-  auto memory = MemRefType::get(count, type, MemRefLayoutAttrInterface(),
-                                Attribute(space));
-  return {memref::AllocOp::create(e.b, e.loc, memory)};
-}
-
 Thread::Thread(GpuEmitter emitter, const LaneKernel &kernel)
-    : e(emitter), kernel(kernel) {
+    : LaneThread(emitter, kernel.tiles.threads, kernel.type()), kernel(kernel) {
   const LaneTiles &tiles = kernel.tiles;
-  FloatType type = kernel.type();
   int64_t quadBytes = LaneTiles::kQuad * type.getWidth() / 8;
-  id = gpu::ThreadIdOp::create(e.b, e.loc, e.b.getIndexType(),
-                               gpu::Dimension::x);
   row = e.div(id, tiles.columnThreads);
   column = e.rem(id, tiles.columnThreads);
   if (!kernel.form.sweep)
     return;
   auto rowVector = VectorType::get(tiles.rowVector(), type);
-  query = allocateShared(e, tiles.queryBytes / quadBytes, kernel.quadType());
-  block = allocateShared(e, tiles.blockBytes / quadBytes, kernel.quadType());
+  query = allocateShared(e, tiles.queryBytes / quadBytes, quadType());
+  block = allocateShared(e, tiles.blockBytes / quadBytes, quadType());
   probabilities =
       allocateShared(e,
                      tiles.probabilityBytes /
@@ -78,37 +65,10 @@ Thread::Thread(GpuEmitter emitter, const LaneKernel &kernel)
   seen = allocateShared(e, tiles.seenBytes / sizeof(int32_t), e.b.getI32Type());
 }
 
-void Thread::barrier() { gpu::BarrierOp::create(e.b, e.loc); }
-
-/// By the last word of `seen`.
-Value Thread::voteAny(Value any) {
-  Value vote = e.index(kernel.tiles.seenBytes / sizeof(int32_t) - 1);
-  barrier();
-  e.branch(e.equals(id, 0), [&]() { seen.store(e, e.i32(0), vote); });
-  barrier();
-  e.branch(any, [&]() {
-    memref::AtomicRMWOp::create(e.b, e.loc, arith::AtomicRMWKind::ori, e.i32(1),
-                                seen.memory, vote);
-  });
-  barrier();
-  return e.equals(seen.load(e, vote), 1);
-}
-
 Registers Thread::combineRows(const Registers &rows, Combine combine) {
-  const LaneTiles &tiles = kernel.tiles;
-  int64_t height = kernel.form.blockQuery;
-  Value line = e.mul(column, height);
-  for (auto [i, value] : llvm::enumerate(rows))
-    reduction.store(e, value, e.add(line, rowOf(i)));
-  barrier();
-  Registers result;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    Value combined;
-    for (int64_t c = 0; c < tiles.columnThreads; ++c) {
-      Value part = reduction.load(e, e.add(rowOf(i), c * height));
-      combined = combined ? combine(combined, part) : part;
-    }
-    result.push_back(combined);
-  }
-  return result;
+  Registers places;
+  for (size_t i = 0; i < rows.size(); ++i)
+    places.push_back(rowOf(i));
+  return LaneThread::combine(rows, places, column, kernel.tiles.columnThreads,
+                             kernel.form.blockQuery, reduction, combine);
 }

@@ -4,10 +4,13 @@
 //
 //   TiledToSPIRV.cpp  the pass: one kernel from one tiled form
 //   LaneKernel.cpp    shared memory, threads, what can be mapped
+//   LaneThread.cpp    threads and how they meet
 //   LaneLayout.cpp    tiles cut to the elements of a thread
 //   LaneScalars.cpp   scalars of a task and of a block
 //   TileCopy.cpp      tiles from main memory to shared memory
 //   LaneProduct.cpp   tile products by multiply-adds
+//   MaskedScores.cpp  masks on what a thread holds
+//   SeenKeys.cpp      which keys some row sees
 //   LaneSoftmax.cpp   the online softmax on what a thread holds
 //   Sweep.cpp         the sweep of a workgroup
 //   Results.cpp       output and lse
@@ -20,30 +23,9 @@
 #include "../Common/KernelOutline.h"
 #include "../Common/TaskLoop.h"
 #include "../Common/TiledForm.h"
-#include "LaneLayout.h"
-#include "attn/Target/LaneTiles.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "LaneThread.h"
 
 namespace attn::spv {
-
-/// A tile in workgroup memory: a memref of one dimension, whose elements are
-/// vectors.
-struct SharedTile {
-  mlir::Value memory;
-
-  mlir::Value load(GpuEmitter &e, mlir::Value at) const {
-    return mlir::memref::LoadOp::create(e.b, e.loc, memory, at);
-  }
-  void store(GpuEmitter &e, mlir::Value value, mlir::Value at) const {
-    mlir::memref::StoreOp::create(e.b, e.loc, value, memory, at);
-  }
-  mlir::Type type() const {
-    return mlir::cast<mlir::MemRefType>(memory.getType()).getElementType();
-  }
-};
-
-/// Memory of the workgroup, for `count` elements of `type`.
-SharedTile allocateShared(GpuEmitter &e, int64_t count, mlir::Type type);
 
 struct LaneKernel {
   TiledForm &form;
@@ -53,9 +35,6 @@ struct LaneKernel {
   static mlir::FailureOr<LaneKernel> plan(TiledForm &form);
 
   mlir::FloatType type() const { return form.accumulatorType; }
-  mlir::VectorType quadType() const {
-    return mlir::VectorType::get(LaneTiles::kQuad, type());
-  }
   /// Values of unseen keys may not reach the product.
   bool dropsUnseen() const { return form.value && form.value.getMask(); }
   /// The last of a thread's keys may lie behind the block.
@@ -65,22 +44,16 @@ struct LaneKernel {
 };
 
 /// What a thread knows once it runs; index values unless said.
-struct Thread {
-  GpuEmitter e;
+struct Thread : LaneThread {
   const LaneKernel &kernel;
-  /// Thread of the workgroup, and its place in the grid of threads.
-  mlir::Value id, row, column;
+  /// Its place in the grid of threads.
+  mlir::Value row, column;
   SharedTile query, block, probabilities, reduction, seen;
 
   Thread(GpuEmitter e, const LaneKernel &kernel);
 
-  void barrier();
-  /// Whether `any` (i1) holds in any thread of the workgroup. All of them ask
-  /// together.
-  mlir::Value voteAny(mlir::Value any);
   /// Combines a number a row over the threads that share it. Between two calls
   /// lies a barrier.
-  using Combine = llvm::function_ref<mlir::Value(mlir::Value x, mlir::Value y)>;
   Registers combineRows(const Registers &rows, Combine combine);
   /// Of the thread's row number `i`, within the tile.
   mlir::Value rowOf(int64_t i) {
@@ -94,8 +67,9 @@ class TileCopy {
 public:
   /// `rows` of what `read` names go to `tile`, whose rows are `pitch` quads
   /// apart.
-  TileCopy(Thread &thread, const SharedTile &tile, int64_t rows, int64_t pitch,
-           mlir::vector::TransferReadOp read, mlir::IRMapping &scalars);
+  TileCopy(LaneThread &thread, const SharedTile &tile, int64_t rows,
+           int64_t pitch, mlir::vector::TransferReadOp read,
+           mlir::IRMapping &scalars);
 
   /// Copies rows from `firstRow` (index) of the view on; those that are not
   /// seen are zero.
@@ -115,7 +89,7 @@ private:
                        mlir::Value isReal);
   mlir::Value isInside(mlir::Value row, mlir::Value firstRow);
 
-  Thread &thread;
+  LaneThread &thread;
   GpuEmitter &e;
   SharedTile tile;
   int64_t rows, pitch, columns, quads;
@@ -123,6 +97,40 @@ private:
   bool isWhole, isPacked;
   mlir::Value view;
 };
+
+/// Rows of a tile that a thread multiplies: `count` of them from number `first`
+/// on, each `distance` further; consecutive rows lie `pitch` quads apart. One
+/// behind the last row, `end`, repeats that; 0: there is none.
+struct FactorRows {
+  const SharedTile &tile;
+  int64_t pitch;
+  mlir::Value first;
+  int64_t count, distance, end = 0;
+};
+/// The products of the rows of two tiles, [left][right], along `depth` quads.
+Registers multiplyRows(LaneThread &thread, const FactorRows &left,
+                       const FactorRows &right, int64_t depth);
+
+/// Numbers that a thread takes of each line of a tile: `vectors` from number
+/// `first` on; lines lie `pitch` vectors apart.
+struct FactorNumbers {
+  const SharedTile &tile;
+  int64_t pitch;
+  mlir::Value first;
+  int64_t vectors;
+};
+/// Quads that a thread takes of each row of a tile, as FactorRows has rows.
+struct FactorQuads {
+  const SharedTile &tile;
+  int64_t pitch;
+  mlir::Value first;
+  int64_t count, distance, end = 0;
+};
+/// Adds to `sums`, [numbers][quads][4], the products of line and row number 0,
+/// 1, ... `steps` - 1.
+Registers multiplyLines(LaneThread &thread, const FactorNumbers &left,
+                        const FactorQuads &right, int64_t steps,
+                        Registers sums);
 
 /// Scores of the block of keys, [rows][keys].
 Registers multiplyQueryKey(Thread &thread);
@@ -133,6 +141,17 @@ Registers multiplyProbabilitiesValue(Thread &thread, Registers acc);
 /// sweep, which `layout` is bound to.
 mlir::LogicalResult emitSweep(Thread &thread, mlir::IRMapping &scalars,
                               LaneLayout &layout);
+/// Writes what a thread holds of a tile like the accumulator, whose rows are
+/// shared by `columnThreads` threads.
+mlir::LogicalResult writeTile(LaneThread &thread, mlir::IRMapping &scalars,
+                              LaneLayout &layout,
+                              mlir::vector::TransferWriteOp write,
+                              int64_t columnThreads);
+/// Writes a number a row, where `isWriter` holds.
+mlir::LogicalResult writePerRow(LaneThread &thread, mlir::IRMapping &scalars,
+                                LaneLayout &layout,
+                                mlir::vector::TransferWriteOp write,
+                                mlir::Value isWriter);
 /// Writes output and lse of one task.
 mlir::LogicalResult emitResults(Thread &thread, mlir::IRMapping &scalars,
                                 LaneLayout &layout);

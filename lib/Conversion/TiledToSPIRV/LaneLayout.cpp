@@ -33,11 +33,21 @@ FailureOr<Registers> LaneLayout::tile(Value value, ArrayRef<Value> columns) {
   return elements;
 }
 
+FailureOr<Value> LaneLayout::pair(Value value, size_t ofRow, size_t ofKey) {
+  row = ofRow;
+  column = ofKey;
+  return slicer.tile(value, {rowsOf[row], keysOf[column], 0});
+}
+
+FailureOr<Value> LaneLayout::rowOf(Value value, size_t ofRow) {
+  row = ofRow;
+  return slicer.rowElement(value, {rowsOf[row], rowsOf[row], 0});
+}
+
 FailureOr<Registers> LaneLayout::rows(Value value) {
   Registers elements;
-  for (row = 0; row < rowsOf.size(); ++row) {
-    FailureOr<Value> element =
-        slicer.rowElement(value, {rowsOf[row], rowsOf[row], 0});
+  for (size_t i = 0; i < rowsOf.size(); ++i) {
+    FailureOr<Value> element = rowOf(value, i);
     if (failed(element))
       return failure();
     elements.push_back(*element);

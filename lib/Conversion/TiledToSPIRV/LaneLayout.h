@@ -39,6 +39,16 @@ public:
   }
   /// The thread's elements of a value a row.
   mlir::FailureOr<Registers> rows(mlir::Value value);
+  /// The thread's elements of a column of a tile.
+  mlir::FailureOr<Registers> columnOf(mlir::Value value, mlir::Value at) {
+    return tile(value, at);
+  }
+  /// An element of a tile of scores, and of a value a row, by its number among
+  /// the thread's rows and keys.
+  mlir::FailureOr<mlir::Value> pair(mlir::Value value, size_t row, size_t key);
+  mlir::FailureOr<mlir::Value> rowOf(mlir::Value value, size_t row);
+  /// See TileSlicer.
+  void padRows() { slicer.padRows(); }
   /// An element of a flat vector.
   mlir::FailureOr<mlir::Value> element(mlir::Value vector, mlir::Value at) {
     return slicer.lanes(vector, {at, at, 0});

@@ -1,9 +1,10 @@
 //===- LaneProduct.cpp - Tile products by multiply-adds -------------------===//
 //
-// Scores: a step loads a quad along the depth of each of a thread's rows and
-// keys. Accumulator: a step loads the probabilities of a thread's rows for one
-// key, which its neighbours made and stored side by side, and its quads of that
-// key's values. Either multiplies everything with everything in registers.
+// Rows times rows, as scores are made: a step loads a quad along the depth of
+// each of a thread's rows and keys. Lines times rows, as accumulators are: a
+// step loads the probabilities of a thread's rows for one key, which its
+// neighbours made and stored side by side, and its quads of that key's values.
+// Either multiplies everything with everything in registers.
 //
 //===----------------------------------------------------------------------===//
 
@@ -43,92 +44,125 @@ static Registers shifted(GpuEmitter &e, Value from, int64_t count,
   return places;
 }
 
-Registers spv::multiplyQueryKey(Thread &thread) {
+/// Numbers `first`, `first` + `distance`, ...; one behind the last repeats it.
+static Registers limited(GpuEmitter &e, Value first, int64_t count,
+                         int64_t distance, int64_t end) {
+  Registers numbers = shifted(e, first, count, distance);
+  for (Value &number : numbers)
+    number = e.min(number, e.index(end - 1));
+  return numbers;
+}
+
+/// Where the quad `step` of each row lies.
+static Registers placesOf(GpuEmitter &e, const FactorRows &rows, Value line,
+                          ArrayRef<Value> padded, Value step) {
+  Registers places =
+      shifted(e, e.add(line, step), rows.count, rows.distance * rows.pitch);
+  for (auto [place, start] : llvm::zip(places, padded))
+    place = e.add(start, step);
+  return places;
+}
+
+Registers spv::multiplyRows(LaneThread &thread, const FactorRows &left,
+                            const FactorRows &right, int64_t depth) {
   GpuEmitter &e = thread.e;
-  const LaneTiles &tiles = thread.kernel.tiles;
-  Registers scores(tiles.scores(), e.zero(thread.kernel.type()));
-  if (tiles.depth == 0)
-    return scores;
-  int64_t pitch = tiles.pitch;
-  Value rowLine = e.mul(thread.row, pitch);
-  Value keyLine = e.mul(thread.column, pitch);
-  // A key behind the block repeats the last.
-  Registers padded;
-  if (thread.kernel.hasPaddedKeys())
-    for (int64_t j = 0; j < tiles.keys; ++j)
-      padded.push_back(
-          e.mul(e.min(e.add(thread.column, j * tiles.columnThreads),
-                      e.index(thread.kernel.form.blockKey - 1)),
-                pitch));
+  Registers products(left.count * right.count, e.zero(thread.type));
+  if (depth == 0)
+    return products;
+  Value leftLine = e.mul(left.first, left.pitch);
+  Value rightLine = e.mul(right.first, right.pitch);
+  auto paddedLines = [&](const FactorRows &rows) {
+    Registers lines;
+    if (rows.end != 0)
+      for (Value row :
+           limited(e, rows.first, rows.count, rows.distance, rows.end))
+        lines.push_back(e.mul(row, rows.pitch));
+    return lines;
+  };
+  Registers leftPadded = paddedLines(left), rightPadded = paddedLines(right);
   auto load = [&](const SharedTile &tile, const Registers &places) {
     SmallVector<Registers> quads;
     for (Value place : places)
       quads.push_back(unpack(e, tile.load(e, place)));
     return quads;
   };
-  int64_t steps = unrolled(tiles.depth, 2);
+  int64_t steps = unrolled(depth, 2);
   return e.loop(
-      e.index(0), e.index(tiles.depth), e.index(steps), scores,
+      e.index(0), e.index(depth), e.index(steps), products,
       [&](Value first, ValueRange carried) {
         Registers sums(carried);
         for (int64_t s = 0; s < steps; ++s) {
           Value step = e.add(first, s);
-          SmallVector<Registers> queries =
-              load(thread.query, shifted(e, e.add(rowLine, step), tiles.rows,
-                                         tiles.rowThreads * pitch));
-          Registers places = shifted(e, e.add(keyLine, step), tiles.keys,
-                                     tiles.columnThreads * pitch);
-          for (auto [place, line] : llvm::zip(places, padded))
-            place = e.add(line, step);
-          SmallVector<Registers> keys = load(thread.block, places);
+          SmallVector<Registers> x =
+              load(left.tile, placesOf(e, left, leftLine, leftPadded, step));
+          SmallVector<Registers> y = load(
+              right.tile, placesOf(e, right, rightLine, rightPadded, step));
           for (int64_t d = 0; d < LaneTiles::kQuad; ++d)
-            for (int64_t i = 0; i < tiles.rows; ++i)
-              for (int64_t j = 0; j < tiles.keys; ++j)
-                multiplyAdd(e, queries[i][d], keys[j][d],
-                            sums[i * tiles.keys + j]);
+            for (int64_t i = 0; i < left.count; ++i)
+              for (int64_t j = 0; j < right.count; ++j)
+                multiplyAdd(e, x[i][d], y[j][d], sums[i * right.count + j]);
         }
         return sums;
       });
+}
+
+Registers spv::multiplyLines(LaneThread &thread, const FactorNumbers &left,
+                             const FactorQuads &right, int64_t steps,
+                             Registers sums) {
+  GpuEmitter &e = thread.e;
+  Registers padded;
+  if (right.end != 0)
+    padded = limited(e, right.first, right.count, right.distance, right.end);
+  int64_t together = unrolled(steps, 4);
+  return e.loop(
+      e.index(0), e.index(steps), e.index(together), sums,
+      [&](Value first, ValueRange carried) {
+        Registers sums(carried);
+        Value leftLine = e.add(e.mul(first, left.pitch), left.first);
+        Value rightLine = e.mul(first, right.pitch);
+        for (int64_t s = 0; s < together; ++s) {
+          Registers numbers;
+          Value line = e.add(leftLine, s * left.pitch);
+          for (Value place : shifted(e, line, left.vectors, 1))
+            llvm::append_range(numbers, unpack(e, left.tile.load(e, place)));
+          line = e.add(rightLine, s * right.pitch);
+          Registers places =
+              shifted(e, e.add(line, right.first), right.count, right.distance);
+          for (auto [place, quad] : llvm::zip(places, padded))
+            place = e.add(line, quad);
+          for (int64_t q = 0; q < right.count; ++q) {
+            Registers columns = unpack(e, right.tile.load(e, places[q]));
+            for (auto [i, number] : llvm::enumerate(numbers))
+              for (int64_t d = 0; d < LaneTiles::kQuad; ++d)
+                multiplyAdd(e, number, columns[d],
+                            sums[(i * right.count + q) * LaneTiles::kQuad + d]);
+          }
+        }
+        return sums;
+      });
+}
+
+Registers spv::multiplyQueryKey(Thread &thread) {
+  const LaneTiles &tiles = thread.kernel.tiles;
+  int64_t end = thread.kernel.hasPaddedKeys() ? thread.kernel.form.blockKey : 0;
+  return multiplyRows(
+      thread,
+      {thread.query, tiles.pitch, thread.row, tiles.rows, tiles.rowThreads},
+      {thread.block, tiles.pitch, thread.column, tiles.keys,
+       tiles.columnThreads, end},
+      tiles.depth);
 }
 
 Registers spv::multiplyProbabilitiesValue(Thread &thread, Registers acc) {
   GpuEmitter &e = thread.e;
   const LaneTiles &tiles = thread.kernel.tiles;
   int64_t vectors = tiles.rows / tiles.rowVector();
-  Value firstRows = e.mul(thread.row, vectors);
-  // A quad behind the last repeats it, for nobody to write.
-  Registers padded;
-  if (tiles.quads * tiles.columnThreads != tiles.width)
-    for (int64_t q = 0; q < tiles.quads; ++q)
-      padded.push_back(e.min(e.add(thread.column, q * tiles.columnThreads),
-                             e.index(tiles.width - 1)));
-  int64_t steps = unrolled(thread.kernel.form.blockKey, 4);
-  return e.loop(
-      e.index(0), e.index(thread.kernel.form.blockKey), e.index(steps), acc,
-      [&](Value first, ValueRange carried) {
-        Registers sums(carried);
-        Value rowLine =
-            e.add(e.mul(first, tiles.rowThreads * vectors), firstRows);
-        Value valueLine = e.mul(first, tiles.width);
-        for (int64_t s = 0; s < steps; ++s) {
-          Registers rows;
-          Value line = e.add(rowLine, s * tiles.rowThreads * vectors);
-          for (Value place : shifted(e, line, vectors, 1))
-            llvm::append_range(rows,
-                               unpack(e, thread.probabilities.load(e, place)));
-          line = e.add(valueLine, s * tiles.width);
-          Registers places = shifted(e, e.add(line, thread.column), tiles.quads,
-                                     tiles.columnThreads);
-          for (auto [place, quad] : llvm::zip(places, padded))
-            place = e.add(line, quad);
-          for (int64_t q = 0; q < tiles.quads; ++q) {
-            Registers columns = unpack(e, thread.block.load(e, places[q]));
-            for (int64_t i = 0; i < tiles.rows; ++i)
-              for (int64_t d = 0; d < LaneTiles::kQuad; ++d)
-                multiplyAdd(e, rows[i], columns[d],
-                            sums[(i * tiles.quads + q) * LaneTiles::kQuad + d]);
-          }
-        }
-        return sums;
-      });
+  // What lies behind the last quad is for nobody to write.
+  bool isPadded = tiles.quads * tiles.columnThreads != tiles.width;
+  return multiplyLines(thread,
+                       {thread.probabilities, tiles.rowThreads * vectors,
+                        e.mul(thread.row, vectors), vectors},
+                       {thread.block, tiles.width, thread.column, tiles.quads,
+                        tiles.columnThreads, isPadded ? tiles.width : 0},
+                       thread.kernel.form.blockKey, std::move(acc));
 }

@@ -1,7 +1,7 @@
 //===- LaneSoftmax.cpp - The online softmax on what a thread holds --------===//
 
 #include "LaneSoftmax.h"
-#include "LaneScalars.h"
+#include "MaskedScores.h"
 
 using namespace mlir;
 using namespace attn;
@@ -58,32 +58,11 @@ LaneSoftmax::finishScores(Registers raw,
                           function_ref<LogicalResult()> whenTested) {
   if (form.scores)
     layout.bindTile(form.scores->getResult(0), raw);
-  Value score = form.rowMax->getOperand(0);
-  scf::IfOp masked = form.masked;
-  if (!masked || score != masked->getResult(0)) {
-    FailureOr<Registers> result = layout.scores(score);
-    if (failed(result) || failed(whenTested()))
-      return failure();
-    return hidePadding(*result);
-  }
-  Value plain = masked.elseYield().getOperand(0);
-  FailureOr<Registers> unmasked = layout.scores(plain);
-  if (failed(unmasked))
+  FailureOr<Registers> scores = maskScores(
+      e, layout, scalars, form.rowMax->getOperand(0), form.masked, whenTested);
+  if (failed(scores))
     return failure();
-  layout.bindTile(plain, *unmasked);
-  bool valid = true;
-  Registers result =
-      e.branch(scalars.lookup(masked.getCondition()), *unmasked, [&]() {
-        LaneScalars lane(e, scalars);
-        FailureOr<Registers> tested = failure();
-        if (succeeded(lane.clone(*masked.thenBlock())))
-          tested = layout.scores(masked.thenYield().getOperand(0));
-        valid = succeeded(tested) && succeeded(whenTested());
-        return valid ? *tested : *unmasked;
-      });
-  if (!valid)
-    return failure();
-  return hidePadding(result);
+  return hidePadding(*scores);
 }
 
 Registers LaneSoftmax::newMaximum(const Registers &scores,

@@ -12,10 +12,10 @@ using namespace mlir;
 using namespace attn;
 using namespace attn::spv;
 
-static LogicalResult writeOutput(Thread &thread, IRMapping &scalars,
-                                 LaneLayout &layout) {
+LogicalResult spv::writeTile(LaneThread &thread, IRMapping &scalars,
+                             LaneLayout &layout, vector::TransferWriteOp write,
+                             int64_t columnThreads) {
   GpuEmitter &e = thread.e;
-  vector::TransferWriteOp write = thread.kernel.form.output;
   FailureOr<Registers> elements = layout.accumulator(write.getVector());
   if (failed(elements))
     return failure();
@@ -42,8 +42,7 @@ static LogicalResult writeOutput(Thread &thread, IRMapping &scalars,
       storeElement(element, row, e.add(column, i));
   };
   int64_t wholeQuads = width / kQuad, rest = width % kQuad;
-  bool isWhole =
-      int64_t(columns.size()) * thread.kernel.tiles.columnThreads == width;
+  bool isWhole = int64_t(columns.size()) * columnThreads == width;
   for (size_t i = 0; i < layout.numRows(); ++i) {
     Value row = e.add(firstRow, layout.rowNumbers()[i]);
     e.branch(e.less(row, length), [&]() {
@@ -69,17 +68,17 @@ static LogicalResult writeOutput(Thread &thread, IRMapping &scalars,
   return success();
 }
 
-static LogicalResult writeLse(Thread &thread, IRMapping &scalars,
-                              LaneLayout &layout) {
+LogicalResult spv::writePerRow(LaneThread &thread, IRMapping &scalars,
+                               LaneLayout &layout,
+                               vector::TransferWriteOp write, Value isWriter) {
   GpuEmitter &e = thread.e;
-  vector::TransferWriteOp write = thread.kernel.form.lse;
   FailureOr<Registers> values = layout.rows(write.getVector());
   if (failed(values))
     return failure();
   Value view = scalars.lookup(write.getBase());
   Value firstRow = scalars.lookup(write.getIndices()[0]);
   Value length = memref::DimOp::create(e.b, e.loc, view, int64_t(0));
-  e.branch(e.equals(thread.column, 0), [&]() {
+  e.branch(isWriter, [&]() {
     for (auto [value, rowNumber] : llvm::zip(*values, layout.rowNumbers())) {
       Value row = e.add(firstRow, rowNumber), number = value;
       e.branch(e.less(row, length), [&]() {
@@ -93,9 +92,11 @@ static LogicalResult writeLse(Thread &thread, IRMapping &scalars,
 LogicalResult spv::emitResults(Thread &thread, IRMapping &scalars,
                                LaneLayout &layout) {
   TiledForm &form = thread.kernel.form;
-  if (form.output && failed(writeOutput(thread, scalars, layout)))
+  if (form.output && failed(writeTile(thread, scalars, layout, form.output,
+                                      thread.kernel.tiles.columnThreads)))
     return failure();
-  if (form.lse && failed(writeLse(thread, scalars, layout)))
+  if (form.lse && failed(writePerRow(thread, scalars, layout, form.lse,
+                                     thread.e.equals(thread.column, 0))))
     return failure();
   return success();
 }

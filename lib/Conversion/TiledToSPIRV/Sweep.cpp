@@ -20,6 +20,7 @@
 
 #include "LaneScalars.h"
 #include "LaneSoftmax.h"
+#include "SeenKeys.h"
 
 using namespace mlir;
 using namespace attn;
@@ -30,7 +31,11 @@ class Sweep {
 public:
   Sweep(Thread &thread, IRMapping &scalars, LaneLayout &layout)
       : thread(thread), kernel(thread.kernel), form(kernel.form), e(thread.e),
-        scalars(scalars), layout(layout), softmax(thread, layout, scalars) {
+        scalars(scalars), layout(layout), softmax(thread, layout, scalars),
+        seen(thread, layout, scalars, thread.seen,
+             {form.seen, form.masked, form.seenKeys, form.blockKey,
+              kernel.tiles.rowThreads, kernel.hasPaddedKeys()},
+             thread.row) {
     if (form.key)
       key.emplace(thread, thread.block, form.blockKey, kernel.tiles.pitch,
                   form.key, scalars);
@@ -55,9 +60,6 @@ private:
   LogicalResult enterBlock(Value position);
   FailureOr<SoftmaxState> visit(Value position, SoftmaxState state,
                                 Registers &keys);
-  FailureOr<Value> voteSeen();
-  LogicalResult noteSeen();
-  FailureOr<Value> isSeen(Value key);
   void storeProbabilities(const Registers &probabilities);
 
   Thread &thread;
@@ -67,69 +69,10 @@ private:
   IRMapping &scalars;
   LaneLayout &layout;
   LaneSoftmax softmax;
+  SeenKeys seen;
   std::optional<TileCopy> key, value;
 };
 } // namespace
-
-//===----------------------------------------------------------------------===//
-// Seen keys
-//===----------------------------------------------------------------------===//
-
-/// Whether some row sees some key of the block.
-FailureOr<Value> Sweep::voteSeen() {
-  FailureOr<Registers> visible = layout.scores(form.seen.getSource());
-  if (failed(visible))
-    return failure();
-  Value any;
-  for (Value element : *visible)
-    any = any ? e.bitOr(any, element) : element;
-  return thread.voteAny(any);
-}
-
-/// Which keys the rows of a row of threads see: a line of words for each such
-/// row, so that nobody writes what another does.
-LogicalResult Sweep::noteSeen() {
-  if (!kernel.dropsUnseen() || !form.seen)
-    return success();
-  FailureOr<Registers> visible = layout.scores(form.seen.getSource());
-  if (failed(visible))
-    return failure();
-  ArrayRef<Value> keys = layout.keyNumbers();
-  Value line = e.mul(thread.row, form.blockKey);
-  for (auto [j, key] : llvm::enumerate(keys)) {
-    Value any;
-    for (size_t i = j; i < visible->size(); i += keys.size())
-      any = any ? e.bitOr(any, (*visible)[i]) : (*visible)[i];
-    Value word = e.select(any, e.i32(1), e.i32(0));
-    Value at = e.add(line, key);
-    auto store = [&]() { thread.seen.store(e, word, at); };
-    if (kernel.hasPaddedKeys())
-      e.branch(e.less(key, e.index(form.blockKey)), store);
-    else
-      store();
-  }
-  return success();
-}
-
-FailureOr<Value> Sweep::isSeen(Value key) {
-  if (!form.seen)
-    return layout.element(form.seenKeys, key);
-  auto ask = [&]() {
-    Value any;
-    for (int64_t row = 0; row < kernel.tiles.rowThreads; ++row) {
-      Value word = thread.seen.load(e, e.add(key, row * form.blockKey));
-      any = any ? e.bitOr(any, word) : word;
-    }
-    return Registers{e.equals(any, 1)};
-  };
-  // Where the masks were not tested, every key is seen.
-  if (form.masked && form.masked->isAncestor(form.seen)) {
-    Value tested = scalars.lookup(form.masked.getCondition());
-    Value yes = e.like(e.zero(e.b.getI1Type()), 1);
-    return e.branch(tested, yes, ask)[0];
-  }
-  return ask()[0];
-}
 
 //===----------------------------------------------------------------------===//
 // One block
@@ -142,9 +85,9 @@ LogicalResult Sweep::enterBlock(Value position) {
     return lane.clone(*form.sweep.getBody());
   return lane.clone(*form.sweep.getBody(),
                     [&](vector::MultiDimReductionOp op) -> FailureOr<Value> {
-                      Operation *seen = form.seen;
-                      if (seen && op.getSource().getDefiningOp() == seen)
-                        return voteSeen();
+                      Operation *flags = form.seen;
+                      if (flags && op.getSource().getDefiningOp() == flags)
+                        return seen.voteAny();
                       return lane.reduce(op);
                     });
 }
@@ -179,7 +122,7 @@ Registers Sweep::loadKeys(Value position) {
   if (!loadsKeysAhead())
     return {};
   int64_t count = llvm::divideCeil(key->size(), kernel.tiles.threads);
-  Registers zeros(count, e.zero(kernel.quadType()));
+  Registers zeros(count, e.zero(thread.quadType()));
   Value end = scalars.lookup(form.sweep.getUpperBound());
   return e.branch(e.less(position, end), zeros,
                   [&]() { return key->load(position); });
@@ -202,15 +145,17 @@ FailureOr<SoftmaxState> Sweep::visit(Value position, SoftmaxState state,
   Registers values;
   if (loadsValuesAhead())
     values = value->load(position);
-  FailureOr<Registers> scores = softmax.finishScores(
-      multiplyQueryKey(thread), [&]() { return noteSeen(); });
+  FailureOr<Registers> scores =
+      softmax.finishScores(multiplyQueryKey(thread), [&]() {
+        return kernel.dropsUnseen() ? seen.note() : success();
+      });
   if (failed(scores))
     return failure();
   Registers max = softmax.newMaximum(*scores, state);
-  auto seen = [&](Value row) { return isSeen(row); };
+  auto isSeen = [&](Value key) { return seen.isSeen(key); };
   if (loadsValuesAhead())
     value->store(values);
-  else if (value && failed(kernel.dropsUnseen() ? value->copy(position, seen)
+  else if (value && failed(kernel.dropsUnseen() ? value->copy(position, isSeen)
                                                 : value->copy(position)))
     return failure();
   FailureOr<Registers> probabilities =

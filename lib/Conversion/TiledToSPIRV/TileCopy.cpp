@@ -19,7 +19,7 @@ static Value widen(GpuEmitter &e, Value x, Type type) {
              : arith::ExtFOp::create(e.b, e.loc, type, x).getResult();
 }
 
-TileCopy::TileCopy(Thread &thread, const SharedTile &tile, int64_t rows,
+TileCopy::TileCopy(LaneThread &thread, const SharedTile &tile, int64_t rows,
                    int64_t pitch, vector::TransferReadOp read,
                    IRMapping &scalars)
     : thread(thread), e(thread.e), tile(tile), rows(rows), pitch(pitch),
@@ -39,8 +39,8 @@ Value TileCopy::isInside(Value row, Value firstRow) {
 }
 
 Value TileCopy::loadQuad(Value row, Value quad, Value firstRow, Value isReal) {
-  FloatType type = thread.kernel.type();
-  VectorType wide = thread.kernel.quadType();
+  FloatType type = thread.type;
+  VectorType wide = thread.quadType();
   VectorType narrow =
       wide.clone(cast<MemRefType>(view.getType()).getElementType());
   Value source = e.add(firstRow, row);
@@ -77,7 +77,7 @@ Value TileCopy::loadQuad(Value row, Value quad, Value firstRow, Value isReal) {
 
 LogicalResult TileCopy::copy(Value firstRow, IsSeen isSeen) {
   bool valid = true;
-  e.loop(thread.id, e.index(size()), e.index(thread.kernel.tiles.threads), {},
+  e.loop(thread.id, e.index(size()), e.index(thread.threads), {},
          [&](Value number, ValueRange) {
            Value row = e.div(number, quads), quad = e.rem(number, quads);
            Value isReal = isInside(row, firstRow);
@@ -97,7 +97,7 @@ LogicalResult TileCopy::copy(Value firstRow, IsSeen isSeen) {
 
 /// A thread without a last quad loads that of another, and does not store it.
 Registers TileCopy::load(Value firstRow) {
-  int64_t threads = thread.kernel.tiles.threads;
+  int64_t threads = thread.threads;
   Registers loaded;
   for (int64_t from = 0; from < size(); from += threads) {
     Value number = e.add(thread.id, from);
@@ -110,7 +110,7 @@ Registers TileCopy::load(Value firstRow) {
 }
 
 void TileCopy::store(const Registers &loaded) {
-  int64_t threads = thread.kernel.tiles.threads, from = 0;
+  int64_t threads = thread.threads, from = 0;
   for (Value value : loaded) {
     Value number = e.add(thread.id, from);
     auto store = [&]() {

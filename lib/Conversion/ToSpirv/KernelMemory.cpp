@@ -21,9 +21,11 @@ struct View {
 
 class MemoryLowering {
 public:
-  MemoryLowering(spirv::ModuleOp module, spirv::FuncOp function, bool hasDouble,
-                 bool hasLong)
-      : module(module), function(function), b(function.getContext()),
+  MemoryLowering(spirv::ModuleOp module, spirv::FuncOp function,
+                 const WorkgroupMemory &workgroup, bool hasWorkspace,
+                 bool hasDouble, bool hasLong)
+      : module(module), function(function), workgroup(workgroup),
+        b(function.getContext()), hasWorkspace(hasWorkspace),
         hasDouble(hasDouble), hasLong(hasLong) {
     b.setInsertionPointToStart(&function.getBody().front());
     isKernel = isOpenCL(b);
@@ -61,8 +63,9 @@ private:
 
   spirv::ModuleOp module;
   spirv::FuncOp function;
+  const WorkgroupMemory &workgroup;
   OpBuilder b;
-  bool hasDouble, hasLong, isKernel;
+  bool hasWorkspace, hasDouble, hasLong, isKernel;
   SmallVector<KernelScalar> scalars;
   /// Index values, one a scalar.
   SmallVector<Value> scalarValues;
@@ -127,7 +130,8 @@ Value MemoryLowering::createBuffer(BlockArgument argument, Type array,
 /// Sizes, strides and offsets that the types leave open: push constants, or a
 /// buffer behind the arguments, or arguments.
 void MemoryLowering::readScalars() {
-  scalars = getKernelScalars(function.getArgumentTypes());
+  scalars =
+      getKernelScalars(function.getArgumentTypes().drop_back(hasWorkspace));
   if (scalars.empty())
     return;
   if (isKernel) {
@@ -233,7 +237,7 @@ LogicalResult MemoryLowering::lowerDim(memref::DimOp op) {
   std::optional<int64_t> dimension = op.getConstantIndex();
   if (failed(view))
     return failure();
-  if (!dimension)
+  if (!dimension || *dimension >= int64_t(view->sizes.size()))
     return op.emitOpError("expected the size of a fixed dimension");
   op.replaceAllUsesWith(toValue(op.getLoc(), view->sizes[*dimension]));
   return success();
@@ -414,8 +418,10 @@ void MemoryLowering::eraseUnused() {
   for (spirv::AddressOfOp address : addresses) {
     if (!address.use_empty())
       continue;
-    module.lookupSymbol(address.getVariable())->erase();
+    Operation *variable = module.lookupSymbol(address.getVariable());
     address.erase();
+    if (SymbolTable::symbolKnownUseEmpty(variable, module))
+      variable->erase();
   }
 }
 
@@ -430,9 +436,12 @@ LogicalResult MemoryLowering::run() {
     variables[argument] = buffer;
   }
   readScalars();
-  for (BlockArgument argument : arguments)
+  for (BlockArgument argument : ArrayRef(arguments).drop_back(hasWorkspace))
     if (failed(viewArgument(argument)))
       return failure();
+  if (hasWorkspace)
+    views[arguments.back()] =
+        View{arguments.back(), b.getIndexAttr(0), {}, {b.getIndexAttr(1)}};
   SmallVector<Operation *> operations;
   SmallVector<memref::AllocOp> allocations;
   function.walk([&](Operation *op) {
@@ -442,20 +451,11 @@ LogicalResult MemoryLowering::run() {
              isa<vector::LoadOp, vector::StoreOp>(op))
       operations.push_back(op);
   });
-  for (auto [number, alloc] : llvm::enumerate(allocations)) {
-    MemRefType type = alloc.getType();
-    auto space = dyn_cast_or_null<gpu::AddressSpaceAttr>(type.getMemorySpace());
-    if (!space || space.getValue() != gpu::AddressSpace::Workgroup ||
-        type.getRank() != 1 || !type.hasStaticShape())
-      return alloc.emitOpError("expected workgroup memory of one fixed size");
-    Type element = type.getElementType();
-    if (auto vector = dyn_cast<VectorType>(element))
-      if (vector.getNumElements() == 1)
-        element = vector.getElementType();
-    variables[alloc.getResult()] = createVariable(
-        alloc.getLoc(), spirv::ArrayType::get(element, type.getDimSize(0)),
-        "shared" + std::to_string(number), spirv::StorageClass::Workgroup);
-  }
+  DenseMap<Type, unsigned> numbers;
+  b.setInsertionPointToStart(&body);
+  for (memref::AllocOp alloc : allocations)
+    variables[alloc.getResult()] = spirv::AddressOfOp::create(
+        b, alloc.getLoc(), workgroup.find(alloc, numbers));
   for (Operation *op : operations)
     if (failed(lower(op)))
       return failure();
@@ -467,8 +467,73 @@ LogicalResult MemoryLowering::run() {
   return success();
 }
 
+//===----------------------------------------------------------------------===//
+// Workgroup memory
+//===----------------------------------------------------------------------===//
+
+/// A vector of one element is that element.
+static Type heldElement(memref::AllocOp alloc) {
+  Type element = alloc.getType().getElementType();
+  auto vector = dyn_cast<VectorType>(element);
+  return vector && vector.getNumElements() == 1 ? vector.getElementType()
+                                                : element;
+}
+
+LogicalResult WorkgroupMemory::add(Operation *kernel) {
+  DenseMap<Type, unsigned> numbers;
+  WalkResult result = kernel->walk([&](memref::AllocOp alloc) {
+    MemRefType type = alloc.getType();
+    auto space = dyn_cast_or_null<gpu::AddressSpaceAttr>(type.getMemorySpace());
+    if (!space || space.getValue() != gpu::AddressSpace::Workgroup ||
+        type.getRank() != 1 || !type.hasStaticShape()) {
+      alloc.emitOpError("expected workgroup memory of one fixed size");
+      return WalkResult::interrupt();
+    }
+    Type element = heldElement(alloc);
+    unsigned number = numbers[element]++;
+    auto *known = llvm::find_if(variables, [&](const Variable &v) {
+      return v.element == element && v.number == number;
+    });
+    if (known == variables.end())
+      variables.push_back({element, number, type.getDimSize(0), {}});
+    else
+      known->size = std::max(known->size, type.getDimSize(0));
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
+void WorkgroupMemory::createVariables(spirv::ModuleOp module) {
+  OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
+  for (auto [number, variable] : llvm::enumerate(variables)) {
+    std::string name = "shared" + std::to_string(number);
+    while (module.lookupSymbol(name))
+      name += "_";
+    auto type = spirv::PointerType::get(
+        spirv::ArrayType::get(variable.element, variable.size),
+        spirv::StorageClass::Workgroup);
+    variable.op = spirv::GlobalVariableOp::create(b, module.getLoc(), type,
+                                                  name, FlatSymbolRefAttr());
+  }
+}
+
+spirv::GlobalVariableOp
+WorkgroupMemory::find(memref::AllocOp alloc,
+                      DenseMap<Type, unsigned> &numbers) const {
+  Type element = heldElement(alloc);
+  unsigned number = numbers[element]++;
+  for (const Variable &variable : variables)
+    if (variable.element == element && variable.number == number)
+      return variable.op;
+  llvm_unreachable("every kernel has been added");
+}
+
 LogicalResult attn::lowerKernelMemory(spirv::ModuleOp module,
-                                      spirv::FuncOp function, bool hasDouble,
+                                      spirv::FuncOp function,
+                                      const WorkgroupMemory &workgroup,
+                                      bool hasWorkspace, bool hasDouble,
                                       bool hasLong) {
-  return MemoryLowering(module, function, hasDouble, hasLong).run();
+  return MemoryLowering(module, function, workgroup, hasWorkspace, hasDouble,
+                        hasLong)
+      .run();
 }

@@ -1,9 +1,12 @@
-//===- MappedToSPIRV.cpp - A mapped kernel as a SPIR-V module -------------===//
+//===- MappedToSPIRV.cpp - Mapped kernels as a SPIR-V module --------------===//
 //
-// The gpu.module of a kernel becomes a spirv.module that a Vulkan driver takes:
+// The gpu.module of the kernels becomes a spirv.module that a Vulkan driver
+// takes:
 //
+//   kernels               entry points, all of one module
 //   arguments             storage buffers, set 0, binding = their number;
-//                         in OpenCL pointers to global memory
+//                         in OpenCL pointers to global memory; the workspace is
+//                         one more
 //   open sizes, strides   push constants, or one more buffer (readScalars); in
 //                         OpenCL arguments behind the pointers
 //   workgroup memory      variables of the Workgroup class
@@ -386,6 +389,8 @@ static void forbidUnrolling(spirv::FuncOp function) {
 
 static LogicalResult convertKernel(spirv::ModuleOp module,
                                    gpu::GPUFuncOp kernel, int64_t threads,
+                                   const WorkgroupMemory &workgroup,
+                                   bool hasWorkspace,
                                    const TargetDescription &target) {
   for (Type type : kernel.getArgumentTypes())
     if (!isa<MemRefType>(type))
@@ -396,7 +401,8 @@ static LogicalResult convertKernel(spirv::ModuleOp module,
   limitIndices(function);
   bool hasDouble = target.has("float64"), hasLong = target.has("int64");
   if ((!hasDouble && failed(verifyWithoutDouble(function, target))) ||
-      failed(lowerKernelMemory(module, function, hasDouble, hasLong)))
+      failed(lowerKernelMemory(module, function, workgroup, hasWorkspace,
+                               hasDouble, hasLong)))
     return failure();
   Block &body = function.getBody().front();
   body.eraseArguments(0, function.getNumArguments());
@@ -411,25 +417,49 @@ static LogicalResult convertKernel(spirv::ModuleOp module,
   return success();
 }
 
-/// The kernel, and the one that asks the device for it.
-static LogicalResult convertKernels(gpu::GPUModuleOp kernels,
-                                    gpu::GPUFuncOp kernel) {
+namespace {
+/// A kernel to convert, with its local size.
+struct Entry {
+  gpu::GPUFuncOp kernel;
+  int64_t threads;
+  bool hasWorkspace;
+};
+} // namespace
+
+/// A kernel, and the one that asks the device for it.
+static LogicalResult findEntries(gpu::GPUFuncOp kernel,
+                                 SmallVectorImpl<Entry> &entries) {
   FailureOr<Launch> launch = getLaunch(kernel);
-  auto target = kernels->getAttrOfType<TargetAttr>(kTargetAttrName);
   if (failed(launch))
     return failure();
+  entries.push_back({kernel, launch->workgroup, !launch->workspace.empty()});
+  if (launch->layoutCheck.empty())
+    return success();
+  auto kernels = kernel->getParentOfType<gpu::GPUModuleOp>();
+  auto check = kernels.lookupSymbol<gpu::GPUFuncOp>(launch->layoutCheck);
+  if (!check)
+    return kernel.emitOpError("expects a kernel @")
+           << launch->layoutCheck << " beside it, which its layout_check names";
+  entries.push_back({check, launch->subgroupSize, /*hasWorkspace=*/false});
+  return success();
+}
+
+/// All kernels of a module become entry points of one.
+static LogicalResult convertKernels(gpu::GPUModuleOp kernels,
+                                    ArrayRef<gpu::GPUFuncOp> launched) {
+  SmallVector<Entry> entries;
+  for (gpu::GPUFuncOp kernel : launched)
+    if (failed(findEntries(kernel, entries)))
+      return failure();
+  WorkgroupMemory workgroup;
+  for (const Entry &entry : entries)
+    if (failed(workgroup.add(entry.kernel)))
+      return failure();
+  auto target = kernels->getAttrOfType<TargetAttr>(kTargetAttrName);
   if (!target)
     return kernels.emitOpError("expects attn.target, as attn-tiled-to-spirv "
                                "leaves it");
-  gpu::GPUFuncOp check;
-  if (!launch->layoutCheck.empty()) {
-    check = kernels.lookupSymbol<gpu::GPUFuncOp>(launch->layoutCheck);
-    if (!check)
-      return kernel.emitOpError("expects a kernel @")
-             << launch->layoutCheck
-             << " beside it, which its layout_check names";
-  }
-  bool hasMatrices = usesMatrices(kernel);
+  bool hasMatrices = llvm::any_of(launched, usesMatrices);
   OpBuilder b(kernels);
   bool isKernel = isOpenCL(target.getValue());
   auto module =
@@ -448,12 +478,11 @@ static LogicalResult convertKernels(gpu::GPUModuleOp kernels,
   for (Operation &op : llvm::make_early_inc_range(*kernels.getBody()))
     if (isa<spirv::GlobalVariableOp, spirv::SpecConstantOp>(op))
       op.moveBefore(module.getBody(), module.getBody()->end());
-  const TargetDescription &description = target.getValue();
-  if (failed(convertKernel(module, kernel, launch->workgroup, description)))
-    return failure();
-  if (check &&
-      failed(convertKernel(module, check, launch->subgroupSize, description)))
-    return failure();
+  workgroup.createVariables(module);
+  for (const Entry &entry : entries)
+    if (failed(convertKernel(module, entry.kernel, entry.threads, workgroup,
+                             entry.hasWorkspace, target.getValue())))
+      return failure();
   kernels.erase();
   return success();
 }
@@ -461,13 +490,17 @@ static LogicalResult convertKernels(gpu::GPUModuleOp kernels,
 namespace {
 struct MappedToSPIRV : attn::impl::MappedToSPIRVBase<MappedToSPIRV> {
   void runOnOperation() override {
-    SmallVector<std::pair<gpu::GPUModuleOp, gpu::GPUFuncOp>> found;
-    for (auto kernels : getOperation().getOps<gpu::GPUModuleOp>())
+    SmallVector<std::pair<gpu::GPUModuleOp, SmallVector<gpu::GPUFuncOp>>> found;
+    for (auto kernels : getOperation().getOps<gpu::GPUModuleOp>()) {
+      SmallVector<gpu::GPUFuncOp> launched;
       for (auto kernel : kernels.getOps<gpu::GPUFuncOp>())
         if (kernel->hasAttr(kLaunchAttrName))
-          found.push_back({kernels, kernel});
-    for (auto [kernels, kernel] : found)
-      if (failed(convertKernels(kernels, kernel)))
+          launched.push_back(kernel);
+      if (!launched.empty())
+        found.emplace_back(kernels, std::move(launched));
+    }
+    for (auto &[kernels, launched] : found)
+      if (failed(convertKernels(kernels, launched)))
         return signalPassFailure();
   }
 };

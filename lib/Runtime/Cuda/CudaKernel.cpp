@@ -102,15 +102,6 @@ private:
 };
 } // namespace
 
-/// The first kernel and those behind it.
-static std::vector<const KernelLaunch *>
-kernelsOf(const LaunchDescription &description) {
-  std::vector<const KernelLaunch *> kernels = {&description};
-  for (const KernelLaunch &kernel : description.then)
-    kernels.push_back(&kernel);
-  return kernels;
-}
-
 //===----------------------------------------------------------------------===//
 // Preparing a launch
 //===----------------------------------------------------------------------===//
@@ -258,7 +249,7 @@ Expected<Launch> CudaKernel::prepare(MutableArrayRef<HostTensor> arguments) {
     return error;
   if (Error error = placeWorkspace(*sizes, launch))
     return error;
-  for (auto [kernel, function] : zip(kernelsOf(description()), functions)) {
+  for (auto [kernel, function] : zip(description().kernels(), functions)) {
     Step &step = launch.steps.emplace_back();
     step.function = function;
     if (Error error = prepareStep(*sizes, *kernel, launch, step))
@@ -393,7 +384,7 @@ attn::loadCudaKernel(const Artifact &artifact) {
   if (!module)
     return module.takeError();
   std::vector<Function> functions;
-  for (const KernelLaunch *kernel : kernelsOf(launch)) {
+  for (const KernelLaunch *kernel : launch.kernels()) {
     Expected<Function> function = (*module)->find(kernel->entry);
     if (!function)
       return function.takeError();

@@ -11,10 +11,14 @@ using namespace llvm;
 using namespace attn;
 using namespace attn::vulkan;
 
+bool attn::vulkan::hasWorkspace(const LaunchDescription &launch) {
+  return launch.workspaceBytes != "0";
+}
+
 uint32_t attn::vulkan::boundBuffers(const LaunchDescription &launch) {
   bool hasScalars =
       launch.scalarsIn == ScalarsIn::Buffer && !launch.scalars.empty();
-  return launch.arguments.size() + hasScalars;
+  return launch.arguments.size() + hasWorkspace(launch) + hasScalars;
 }
 
 uint32_t attn::vulkan::pushedBytes(const LaunchDescription &launch) {
@@ -108,19 +112,16 @@ Expected<Pipeline> Pipeline::compile(const Device &device,
   return result;
 }
 
-Expected<Pipeline> Pipeline::create(const Device &device,
-                                    const Artifact &artifact) {
+Expected<std::vector<Pipeline>> Pipeline::createAll(const Device &device,
+                                                    const Artifact &artifact) {
   const LaunchDescription &launch = artifact.launch;
   Expected<std::vector<uint32_t>> code = readModule(artifact);
   if (!code)
     return code.takeError();
   Entry entry;
-  entry.name = launch.entry;
   entry.buffers = boundBuffers(launch);
   entry.pushedBytes = pushedBytes(launch);
   entry.subgroupSize = launch.subgroupSize;
-  if (Error error = constantSize(launch.workgroup[0]).moveInto(entry.threads))
-    return error;
   if (!launch.layoutCheck.empty())
     if (Error error =
             askLayout(device, launch, *code).moveInto(entry.isLayoutKnown))
@@ -128,8 +129,17 @@ Expected<Pipeline> Pipeline::create(const Device &device,
   Expected<PipelineCache> cache = PipelineCache::open(device, *code);
   if (!cache)
     return cache.takeError();
-  Expected<Pipeline> result = compile(device, *code, entry, cache->get());
-  if (result)
-    cache->save(device);
-  return result;
+  std::vector<Pipeline> pipelines;
+  for (const KernelLaunch *kernel : launch.kernels()) {
+    entry.name = kernel->entry;
+    if (Error error =
+            constantSize(kernel->workgroup[0]).moveInto(entry.threads))
+      return error;
+    Expected<Pipeline> pipeline = compile(device, *code, entry, cache->get());
+    if (!pipeline)
+      return pipeline.takeError();
+    pipelines.push_back(std::move(*pipeline));
+  }
+  cache->save(device);
+  return pipelines;
 }

@@ -12,9 +12,10 @@ namespace attn::vulkan {
 /// binding 0 and up of set 0, and push constants.
 class Pipeline {
 public:
-  /// Compiles, or takes what an earlier process left in the cache on disk.
-  static llvm::Expected<Pipeline> create(const Device &device,
-                                         const Artifact &artifact);
+  /// Those of all kernels, in their order. Compiles, or takes what an earlier
+  /// process left in the cache on disk.
+  static llvm::Expected<std::vector<Pipeline>>
+  createAll(const Device &device, const Artifact &artifact);
 
   /// An entry point of a module, what it takes, and how it runs.
   struct Entry {
@@ -43,9 +44,12 @@ private:
   Owned<VkPipeline, &Functions::vkDestroyPipeline> pipeline;
 };
 
-/// Buffers that `launch` binds, and bytes that it pushes.
+/// Buffers that `launch` binds (arguments, workspace, scalars), and bytes that
+/// it pushes.
 uint32_t boundBuffers(const LaunchDescription &launch);
 uint32_t pushedBytes(const LaunchDescription &launch);
+/// Whether the workspace is among them.
+bool hasWorkspace(const LaunchDescription &launch);
 
 } // namespace attn::vulkan
 

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Requirements.h"
+#include "Pipeline.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -166,6 +167,32 @@ static Error checkSubgroupSize(const PhysicalDevice &device,
   return Error::success();
 }
 
+using Require =
+    function_ref<Error(int64_t needed, int64_t most, const Twine &)>;
+
+static Error checkWorkgroup(const PhysicalDevice &device,
+                            const KernelLaunch &kernel, Require require) {
+  const VkPhysicalDeviceLimits &limits = device.properties.limits;
+  Expected<int64_t> shared = constantSize(kernel.sharedMemoryBytes);
+  if (!shared)
+    return shared.takeError();
+  if (Error error = require(*shared, limits.maxComputeSharedMemorySize,
+                            "bytes of shared memory"))
+    return error;
+  int64_t threads = 1;
+  for (int d : {0, 1, 2}) {
+    Expected<int64_t> size = constantSize(kernel.workgroup[d]);
+    if (!size)
+      return size.takeError();
+    if (Error error = require(*size, limits.maxComputeWorkGroupSize[d],
+                              "threads along dimension " + Twine(d)))
+      return error;
+    threads *= *size;
+  }
+  return require(threads, limits.maxComputeWorkGroupInvocations,
+                 "threads in a workgroup");
+}
+
 static Error checkLimits(const PhysicalDevice &device,
                          const LaunchDescription &launch) {
   const VkPhysicalDeviceLimits &limits = device.properties.limits;
@@ -174,35 +201,13 @@ static Error checkLimits(const PhysicalDevice &device,
                           : refuse(device, launch, Twine(needed) + " " + what,
                                    "at most " + Twine(most));
   };
-  Expected<int64_t> shared = constantSize(launch.sharedMemoryBytes);
-  if (!shared)
-    return shared.takeError();
-  if (Error error = require(*shared, limits.maxComputeSharedMemorySize,
-                            "bytes of shared memory"))
-    return error;
-  int64_t threads = 1;
-  for (int d : {0, 1, 2}) {
-    Expected<int64_t> size = constantSize(launch.workgroup[d]);
-    if (!size)
-      return size.takeError();
-    if (Error error = require(*size, limits.maxComputeWorkGroupSize[d],
-                              "threads along dimension " + Twine(d)))
+  for (const KernelLaunch *kernel : launch.kernels())
+    if (Error error = checkWorkgroup(device, *kernel, require))
       return error;
-    threads *= *size;
-  }
-  if (Error error = require(threads, limits.maxComputeWorkGroupInvocations,
-                            "threads in a workgroup"))
-    return error;
-  bool hasBuffer =
-      launch.scalarsIn == ScalarsIn::Buffer && !launch.scalars.empty();
-  int64_t pushed = launch.scalarsIn == ScalarsIn::PushConstants
-                       ? 4 * launch.scalars.size()
-                       : 0;
-  if (Error error = require(pushed, limits.maxPushConstantsSize,
+  if (Error error = require(pushedBytes(launch), limits.maxPushConstantsSize,
                             "bytes of push constants"))
     return error;
-  int64_t buffers = launch.arguments.size() + hasBuffer;
-  return require(buffers,
+  return require(boundBuffers(launch),
                  std::min(limits.maxPerStageDescriptorStorageBuffers,
                           limits.maxDescriptorSetStorageBuffers),
                  "storage buffers");

@@ -35,29 +35,50 @@ static std::string textOf(ArrayRef<uint32_t> words) {
 }
 
 namespace {
-/// What is looked for.
 struct EntryPoint {
-  std::optional<uint32_t> function;
-  std::vector<std::string> others;
+  std::string name;
+  uint32_t function;
   std::optional<std::array<uint32_t, 3>> localSize;
 };
 } // namespace
 
 /// Entry points come before execution modes.
-static void look(ArrayRef<uint32_t> instruction, StringRef entry,
-                 EntryPoint &found) {
+static void look(ArrayRef<uint32_t> instruction,
+                 std::vector<EntryPoint> &entries) {
   uint32_t opcode = instruction[0] & 0xFFFF;
   if (opcode == kOpEntryPoint && instruction.size() > 3 &&
-      instruction[1] == kGLCompute) {
-    std::string name = textOf(instruction.drop_front(3));
-    if (name == entry)
-      found.function = instruction[2];
-    else
-      found.others.push_back(std::move(name));
-  }
+      instruction[1] == kGLCompute)
+    entries.push_back(
+        {textOf(instruction.drop_front(3)), instruction[2], std::nullopt});
   if (opcode == kOpExecutionMode && instruction.size() == 6 &&
-      found.function == instruction[1] && instruction[2] == kLocalSize)
-    found.localSize = {instruction[3], instruction[4], instruction[5]};
+      instruction[2] == kLocalSize)
+    for (EntryPoint &entry : entries)
+      if (entry.function == instruction[1])
+        entry.localSize = {instruction[3], instruction[4], instruction[5]};
+}
+
+/// Says what is wrong with the module as the code of `kernel`, or nothing.
+static Expected<std::string> findMismatch(ArrayRef<EntryPoint> entries,
+                                          const KernelLaunch &kernel) {
+  std::vector<std::string> names;
+  for (const EntryPoint &entry : entries) {
+    names.push_back(entry.name);
+    if (entry.name != kernel.entry)
+      continue;
+    for (int d : {0, 1, 2}) {
+      Expected<int64_t> threads = constantSize(kernel.workgroup[d]);
+      if (!threads)
+        return threads.takeError();
+      if (entry.localSize && (*entry.localSize)[d] != *threads)
+        return ("the SPIR-V module has a local size of " +
+                Twine((*entry.localSize)[d]) + " along dimension " + Twine(d) +
+                ", the launch description " + Twine(*threads))
+            .str();
+    }
+    return "";
+  }
+  return "the SPIR-V module has no compute entry '" + kernel.entry +
+         "', but '" + join(names, "', '") + "'";
 }
 
 Expected<std::vector<uint32_t>>
@@ -73,31 +94,26 @@ attn::vulkan::readModule(const Artifact &artifact) {
     words[i] = support::endian::read32le(code.data() + 4 * i);
   if (words.size() < kHeaderWords || words[0] != kMagic)
     return fail("the code is no SPIR-V module; compile it again");
-  EntryPoint found;
+  std::vector<EntryPoint> entries;
   size_t position = kHeaderWords;
   uint32_t last = 0;
   while (position < words.size()) {
     size_t length = words[position] >> 16;
     if (!length || length > words.size() - position)
       break;
-    look(ArrayRef(words).slice(position, length), launch.entry, found);
+    look(ArrayRef(words).slice(position, length), entries);
     last = words[position] & 0xFFFF;
     position += length;
   }
   if (position != words.size() || code.size() % 4 || last != kOpFunctionEnd)
     return fail("the SPIR-V module is cut short or damaged at byte " +
                 Twine(4 * position) + "; compile it again");
-  if (!found.function)
-    return fail("the SPIR-V module has no compute entry '" + launch.entry +
-                "', but '" + join(found.others, "', '") + "'");
-  for (int d : {0, 1, 2}) {
-    Expected<int64_t> threads = constantSize(launch.workgroup[d]);
-    if (!threads)
-      return threads.takeError();
-    if (found.localSize && (*found.localSize)[d] != *threads)
-      return fail("the SPIR-V module has a local size of " +
-                  Twine((*found.localSize)[d]) + " along dimension " +
-                  Twine(d) + ", the launch description " + Twine(*threads));
+  for (const KernelLaunch *kernel : launch.kernels()) {
+    Expected<std::string> problem = findMismatch(entries, *kernel);
+    if (!problem)
+      return problem.takeError();
+    if (!problem->empty())
+      return fail(*problem);
   }
   return words;
 }

@@ -1,8 +1,8 @@
 //===- VulkanKernel.cpp - Kernels on a Vulkan device ----------------------===//
 //
-// The ABI is "vulkan-buffers": a storage buffer for each argument, and the
-// sizes, strides and offsets that the kernel asks for as push constants or in
-// a buffer behind them.
+// The ABI is "vulkan-buffers": a storage buffer for each argument and for the
+// workspace, and the sizes, strides and offsets that the kernel asks for as
+// push constants or in a buffer behind them.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,18 +27,20 @@ namespace {
 struct Launch {
   std::vector<StridedBuffer> tensors;
   std::vector<int32_t> scalars;
-  /// One an argument, and the scalars' when they are in one.
+  /// One an argument, the workspace's if there is one, and the scalars' when
+  /// they are in one.
   std::vector<Buffer> buffers;
   Bindings bindings;
-  std::array<uint32_t, 3> grid;
+  /// Workgroups of each kernel.
+  std::vector<std::array<uint32_t, 3>> grids;
 };
 
 class VulkanKernel : public Kernel {
 public:
   VulkanKernel(LaunchDescription description, std::shared_ptr<Device> device,
-               Pipeline pipeline)
+               std::vector<Pipeline> pipelines)
       : Kernel(std::move(description)), device(std::move(device)),
-        pipeline(std::move(pipeline)) {}
+        pipelines(std::move(pipelines)) {}
 
   Error launch(MutableArrayRef<HostTensor> arguments) override;
   Expected<Timing> time(MutableArrayRef<HostTensor> arguments,
@@ -46,7 +48,9 @@ public:
 
 private:
   Expected<Launch> prepare(MutableArrayRef<HostTensor> arguments);
-  Error evaluateGrid(ArrayRef<HostTensor> arguments, Launch &launch);
+  Expected<std::array<uint32_t, 3>> evaluateGrid(const KernelLaunch &kernel,
+                                                 const SizeMap &sizes);
+  Error placeWorkspace(const SizeMap &sizes, Launch &launch);
   Error placeArguments(MutableArrayRef<HostTensor> arguments, Launch &launch);
   Error placeScalars(Launch &launch);
   void record(VkCommandBuffer commands, const Launch &launch);
@@ -55,7 +59,7 @@ private:
                             VkQueryPool stamps);
 
   std::shared_ptr<Device> device;
-  Pipeline pipeline;
+  std::vector<Pipeline> pipelines;
 };
 } // namespace
 
@@ -64,26 +68,44 @@ private:
 //===----------------------------------------------------------------------===//
 
 /// Workgroups may be none.
-Error VulkanKernel::evaluateGrid(ArrayRef<HostTensor> arguments,
-                                 Launch &launch) {
-  Expected<SizeMap> sizes = bindSizes(description(), arguments);
-  if (!sizes)
-    return sizes.takeError();
+Expected<std::array<uint32_t, 3>>
+VulkanKernel::evaluateGrid(const KernelLaunch &kernel, const SizeMap &sizes) {
   const auto &most =
       device->physical.properties.limits.maxComputeWorkGroupCount;
+  std::array<uint32_t, 3> grid;
   for (int d : {0, 1, 2}) {
-    const std::string &expression = description().grid[d];
+    const std::string &expression = kernel.grid[d];
     int64_t value = 0;
-    if (Error error = evaluateSize(expression, *sizes).moveInto(value))
+    if (Error error = evaluateSize(expression, sizes).moveInto(value))
       return error;
     if (value > int64_t(most[d]))
       return createStringError("kernel '" + description().name + "' needs " +
                                Twine(value) + " of " + expression + ", and " +
                                device->physical.name() + " has at most " +
                                Twine(most[d]) + "; give smaller sizes");
-    launch.grid[d] = std::max<int64_t>(value, 0);
+    grid[d] = std::max<int64_t>(value, 0);
   }
-  return Error::success();
+  return grid;
+}
+
+/// Whatever it holds will do: so it holds NaN, which shows in a result that it
+/// reaches.
+Error VulkanKernel::placeWorkspace(const SizeMap &sizes, Launch &launch) {
+  if (!hasWorkspace(description()))
+    return Error::success();
+  int64_t bytes = 0;
+  if (Error error =
+          evaluateSize(description().workspaceBytes, sizes).moveInto(bytes))
+    return error;
+  constexpr StringLiteral kWhat = "the workspace";
+  constexpr char kNaN = '\xFF';
+  std::vector<char> nothing(std::max<int64_t>(bytes, 4), kNaN);
+  Expected<Buffer> buffer =
+      Buffer::createStorage(*device, nothing.size(), kWhat);
+  if (!buffer)
+    return buffer.takeError();
+  launch.buffers.push_back(std::move(*buffer));
+  return launch.buffers.back().write(nothing.data(), nothing.size(), kWhat);
 }
 
 Error VulkanKernel::placeArguments(MutableArrayRef<HostTensor> arguments,
@@ -149,14 +171,23 @@ Expected<Launch> VulkanKernel::prepare(MutableArrayRef<HostTensor> arguments) {
   Launch launch;
   if (Error error = checkArguments(arguments))
     return error;
-  if (Error error = evaluateGrid(arguments, launch))
-    return error;
+  Expected<SizeMap> sizes = bindSizes(description(), arguments);
+  if (!sizes)
+    return sizes.takeError();
+  for (const KernelLaunch *kernel : description().kernels()) {
+    auto grid = evaluateGrid(*kernel, *sizes);
+    if (!grid)
+      return grid.takeError();
+    launch.grids.push_back(*grid);
+  }
   if (Error error = placeArguments(arguments, launch))
+    return error;
+  if (Error error = placeWorkspace(*sizes, launch))
     return error;
   if (Error error = placeScalars(launch))
     return error;
   if (Error error =
-          Bindings::create(*device, pipeline.setLayout(), launch.buffers)
+          Bindings::create(*device, pipelines[0].setLayout(), launch.buffers)
               .moveInto(launch.bindings))
     return error;
   return launch;
@@ -175,23 +206,31 @@ static void barrier(const Device &device, VkCommandBuffer commands,
                                  nullptr, 0, nullptr);
 }
 
+/// A kernel sees what those before it wrote.
 void VulkanKernel::record(VkCommandBuffer commands, const Launch &launch) {
   const Functions &vk = device->vk;
-  auto [x, y, z] = launch.grid;
-  if (!x || !y || !z)
-    return;
-  vk.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE,
-                       pipeline.get());
-  launch.bindings.bind(*device, commands, pipeline.layout());
-  if (uint32_t bytes = pushedBytes(description()))
-    vk.vkCmdPushConstants(commands, pipeline.layout(),
-                          VK_SHADER_STAGE_COMPUTE_BIT, 0, bytes,
-                          launch.scalars.data());
-  vk.vkCmdDispatch(commands, x, y, z);
+  for (auto [number, grid] : enumerate(launch.grids)) {
+    auto [x, y, z] = grid;
+    if (!x || !y || !z)
+      continue;
+    if (number != 0)
+      barrier(*device, commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
+              VK_ACCESS_SHADER_WRITE_BIT, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
+              VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT);
+    const Pipeline &pipeline = pipelines[number];
+    vk.vkCmdBindPipeline(commands, VK_PIPELINE_BIND_POINT_COMPUTE,
+                         pipeline.get());
+    launch.bindings.bind(*device, commands, pipeline.layout());
+    if (uint32_t bytes = pushedBytes(description()))
+      vk.vkCmdPushConstants(commands, pipeline.layout(),
+                            VK_SHADER_STAGE_COMPUTE_BIT, 0, bytes,
+                            launch.scalars.data());
+    vk.vkCmdDispatch(commands, x, y, z);
+  }
 }
 
 Error VulkanKernel::copyBack(Launch &launch) {
-  // An argument each; the buffer of the scalars stays behind.
+  // An argument each; workspace and scalars stay behind.
   for (auto [argument, tensor, buffer] :
        zip_first(description().arguments, launch.tensors, launch.buffers)) {
     if (argument.access == Access::In)
@@ -324,9 +363,10 @@ attn::loadVulkanKernel(const Artifact &artifact) {
   Expected<std::shared_ptr<Device>> device = Device::get(launch);
   if (!device)
     return device.takeError();
-  Expected<Pipeline> pipeline = Pipeline::create(**device, artifact);
-  if (!pipeline)
-    return pipeline.takeError();
+  Expected<std::vector<Pipeline>> pipelines =
+      Pipeline::createAll(**device, artifact);
+  if (!pipelines)
+    return pipelines.takeError();
   return std::make_unique<VulkanKernel>(launch, std::move(*device),
-                                        std::move(*pipeline));
+                                        std::move(*pipelines));
 }

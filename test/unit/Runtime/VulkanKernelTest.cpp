@@ -83,6 +83,17 @@ Artifact makeGather(ScalarsIn place = ScalarsIn::PushConstants) {
   return artifact;
 }
 
+/// Copies by way of the workspace, in two kernels.
+Artifact makeSteps() {
+  Artifact artifact = makeArtifact("steps");
+  artifact.launch.workspaceBytes = "4 * S";
+  KernelLaunch &back = artifact.launch.then.emplace_back();
+  back.entry = "back";
+  back.grid[0] = "ceildiv(S, 32)";
+  back.workgroup[0] = "32";
+  return artifact;
+}
+
 class VulkanKernelTest : public testing::Test {
 protected:
   static void SetUpTestSuite() {
@@ -154,6 +165,31 @@ TEST_F(VulkanKernelTest, ScalarsAsPushConstantsAndInABuffer) {
     strided.launch.arguments[0].offset = 5;
     expectCopies(strided, 1000);
   }
+}
+
+TEST_F(VulkanKernelTest, KernelsInOrderAndAWorkspace) {
+  for (int64_t size : {0, 1, 1000, 20000})
+    expectCopies(makeSteps(), size);
+  // The first alone leaves the poison.
+  Artifact first = makeSteps();
+  first.launch.then.clear();
+  std::vector<HostTensor> arguments = makeArguments(100);
+  cantFail(cantFail(loadKernel(first))->launch(arguments));
+  EXPECT_EQ(arguments[1].countPoisoned(), 100);
+  Artifact wrong = makeSteps();
+  wrong.launch.then[0].entry = "forth";
+  EXPECT_EQ(errorOf(wrong), "cannot load kernel 'steps': the SPIR-V module has "
+                            "no compute entry 'forth', but 'steps', 'back'");
+  wrong = makeSteps();
+  wrong.launch.then[0].workgroup[0] = "64";
+  EXPECT_EQ(errorOf(wrong),
+            "cannot load kernel 'steps': the SPIR-V module has a local size of "
+            "32 along dimension 0, the launch description 64");
+  wrong = makeSteps();
+  wrong.launch.then[0].sharedMemoryBytes = "1000000";
+  EXPECT_NE(errorOf(wrong).find("kernel 'steps' needs 1000000 bytes of shared "
+                                "memory"),
+            std::string::npos);
 }
 
 TEST_F(VulkanKernelTest, SizesOfZero) {

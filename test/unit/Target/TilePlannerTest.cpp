@@ -3,6 +3,7 @@
 #include "Problems.h"
 #include "attn/IR/Attn.h"
 #include "attn/Target/CoopMatrixTiles.h"
+#include "attn/Target/LaneGradientTiles.h"
 
 using namespace attn;
 
@@ -104,6 +105,34 @@ TEST(TilePlanner, ShapesBesideTheSquare) {
     p.batch = 0;
     checkPlan(p, plan(p, target), target);
   }
+}
+
+TEST(TilePlanner, GradientsOnLanes) {
+  for (const TargetDescription &target : listTargets())
+    for (const char *type : {"f16", "f32", "f64"})
+      for (int64_t dim : {1, 40, 64, 128, 256}) {
+        AttentionProblem p = makeProblem(type, 1024, dim);
+        p.isBackward = p.sumsPairGradients = p.hasSegments = true;
+        const char *held = p.accumulatorBytes() == 8 ? "f64" : "f32";
+        if (target.family != "vulkan" || !target.findMatrixUnit("fma", held))
+          continue;
+        SCOPED_TRACE(target.name + " " + type + " " + std::to_string(dim));
+        TilingPlan chosen = plan(p, target);
+        EXPECT_EQ(chosen.tiling.product, "fma");
+        EXPECT_EQ(chosen.tiling.queryGradient, "recomputed");
+        LaneGradientTiles tiles(chosen.tiling, target, dim, dim,
+                                p.accumulatorBytes(), /*hidesKeys=*/true,
+                                /*sumsPairs=*/true);
+        // Every pair of a block is a thread's, and every quad of a row.
+        EXPECT_EQ(tiles.rows * tiles.rowThreads, chosen.tiling.blockQuery);
+        EXPECT_EQ(tiles.keys * tiles.columnThreads, chosen.tiling.blockKey);
+        EXPECT_GE(tiles.keyAccumulator(tiles.depth) * tiles.threads,
+                  chosen.tiling.blockKey * dim);
+        EXPECT_GE(tiles.queryAccumulator(tiles.depth) * tiles.threads,
+                  chosen.tiling.blockQuery * dim);
+        EXPECT_EQ(tiles.sharedBytes(), chosen.chosen.budgets[0].used);
+        EXPECT_LE(tiles.sharedBytes(), target.scratchBytes);
+      }
 }
 
 TEST(TilePlanner, CpuRegisterTiles) {
