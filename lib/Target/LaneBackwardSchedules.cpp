@@ -1,10 +1,10 @@
 //===- LaneBackwardSchedules.cpp - Gradients without a matrix unit --------===//
 //
 // Multiply-adds of the GPU's ordinary lanes, in f32 (f64), for all devices
-// behind Vulkan and OpenCL. Key tasks keep keys and values in shared memory and
-// dK and dV in registers, query tasks queries, output gradients and dQ; the
-// others pass by. P and dX cross the threads through shared memory. All of it
-// is of the accumulators' type and laid out by LaneGradientTiles.
+// behind Vulkan and OpenCL. P, dX and the accumulators lie in registers: dK and
+// dV of key tasks, dQ of query tasks. Factors pass through shared memory in
+// steps, and P and dX cross the threads there. All of it is of the
+// accumulators' type and laid out by LaneGradientTiles.
 //
 // Seven products a pair: S and dP are made in both sweeps, so that no addition
 // depends on an order and none is atomic.
@@ -90,19 +90,20 @@ void LaneBackwardLister::addCandidate(int64_t threads, int64_t lanes,
                           problem.sumsPairGradients);
   if (!tiles.isValid())
     return;
-  c.tiles = {{"query and output gradient", kShared, tiles.rowBytes},
-             {"key and value", kShared, tiles.keyBytes}};
+  c.tiles = {{"a step of two factors", kShared, tiles.stepBytes}};
   if (hidesKeys)
     c.tiles.push_back({"seen keys", kShared, tiles.seenBytes});
-  c.tiles.push_back({"P and dX, or dX and terms", kShared,
-                     tiles.sharedBytes() - tiles.rowBytes - tiles.keyBytes -
-                         tiles.seenBytes});
+  c.tiles.push_back(
+      {problem.sumsPairGradients ? "P or dX, and terms" : "P or dX", kShared,
+       tiles.sharedBytes() - tiles.stepBytes - tiles.seenBytes});
   int64_t accumulators = std::max(tiles.keyAccumulator(tiles.depth) +
                                       tiles.keyAccumulator(tiles.width),
                                   tiles.queryAccumulator(tiles.depth));
   c.tiles.push_back(
       {"P and dX", kRegisters, 2 * tiles.rows * tiles.keys * score});
   c.tiles.push_back({"accumulators", kRegisters, accumulators * score});
+  c.tiles.push_back({"copies under way", kRegisters,
+                     tiles.ahead() * LaneTiles::kQuad * score});
   c.tiles.push_back({"factors and addresses", kRegisters, kOverhead * score});
   addBudget(c, kShared, target.scratchBytes);
   int64_t registers =
@@ -125,15 +126,19 @@ void LaneBackwardLister::addCandidate(int64_t threads, int64_t lanes,
   rates.scoresPerCycle =
       scoresPerCycle(problem, target) * hidden / (score == 8 ? 4 : 2);
   rates.overlap = 0.3;
-  rates.cyclesPerBlock = 2 * 600; // barriers and loads that nothing hides
+  // Two barriers a step, and loads that nothing hides, in either sweep.
+  int64_t steps = llvm::divideCeil(tiles.depth + tiles.width, tiles.chunk);
+  rates.cyclesPerBlock = 2 * 60 * steps + 60 * blockQuery * 2 / tiles.part +
+                         60 * blockKey / tiles.part + 6 * 300;
   rates.cyclesPerTask = 2 * 2000;
   rates.headDim = 4 * dim;
   rates.valueDim = 3 * valueDim;
   rates.rowGranule = blockQuery;
   rates.keyGranule = blockKey;
-  // Each pair of blocks moves the one to the other and the other to the one.
+  // A pair of blocks is fetched for S and dP, and one of them for each sum.
+  double perKey = static_cast<double>(blockQuery) / blockKey;
   rates.cacheBytesPerKey = static_cast<double>(dim + valueDim) * element *
-                           (1 + static_cast<double>(blockQuery) / blockKey);
+                           (2 * (1 + perKey) + perKey + 0.5);
   rates.cacheBytesPerTask = 2.0 * blockQuery * (dim + valueDim) * element;
   rates.bytesInFlight = 64.0 * threads * std::min<int64_t>(resident, 4);
   result.push_back(std::move(c));

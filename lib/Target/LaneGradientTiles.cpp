@@ -11,6 +11,9 @@ using llvm::divideCeil;
 
 static constexpr int64_t kQuad = LaneTiles::kQuad;
 
+/// From that many bytes on longer steps leave room for several workgroups.
+static constexpr int64_t kMuchMemory = 32 << 10;
+
 /// A load of a quad takes as long as that many multiply-adds.
 static constexpr int64_t kLoadCost = 4;
 
@@ -64,12 +67,19 @@ LaneGradientTiles::LaneGradientTiles(const Tiling &tiling,
       rows = r;
       keys = k;
     }
-  int64_t quadBytes = kQuad * accumulatorBytes;
-  depthPitch = depth == 0 ? 0 : depth | 1;
-  widthPitch = width == 0 ? 0 : width | 1;
-  int64_t rowQuads = depthPitch + widthPitch;
-  rowBytes = tiling.blockQuery * rowQuads * quadBytes;
-  keyBytes = tiling.blockKey * rowQuads * quadBytes;
+  int64_t widest = std::max<int64_t>({depth, width, 1});
+  chunk = std::min(widest, target.scratchBytes >= kMuchMemory ? int64_t(8)
+                                                              : int64_t(4));
+  leftQuads = tiling.blockQuery * chunkPitch();
+  rightQuads = tiling.blockKey * chunkPitch();
+  // As many rows as find room where keys of a chunk lie, four if possible.
+  int64_t most = std::max<int64_t>(rightQuads / widest, 4);
+  part = 1;
+  while (2 * part <= most && tiling.blockQuery % (2 * part) == 0 &&
+         tiling.blockKey % (2 * part) == 0)
+    part *= 2;
+  rightQuads = std::max(rightQuads, part * widest);
+  stepBytes = (leftQuads + rightQuads) * kQuad * accumulatorBytes;
   int64_t pairs = tiling.blockQuery * tiling.blockKey;
   pairBytes = pairs * accumulatorBytes;
   if (hidesKeys)
@@ -82,6 +92,13 @@ LaneGradientTiles::LaneGradientTiles(const Tiling &tiling,
   threadBytes = std::max(columns * height, threads) * accumulatorBytes;
 }
 
+int64_t LaneGradientTiles::ahead() const {
+  int64_t ofChunk =
+      divideCeil(leftQuads, threads) + divideCeil(rightQuads, threads);
+  int64_t ofPart = divideCeil(part * std::max(depth, width), threads);
+  return std::max(ofChunk, ofPart);
+}
+
 int64_t LaneGradientTiles::keyAccumulator(int64_t quads) const {
   return keys * divideCeil(quads, keyGradientThreads()) * kQuad;
 }
@@ -91,18 +108,18 @@ int64_t LaneGradientTiles::queryAccumulator(int64_t quads) const {
 }
 
 int64_t LaneGradientTiles::sharedBytes() const {
-  // By the size of vectors; words are 0. Key tasks hold P and dX, query tasks
-  // dX and, of sums over pairs, terms and places.
+  // By the size of vectors; words are 0. Query tasks have, of sums over pairs,
+  // terms and places.
   struct Allocation {
     int64_t vector, bytes;
   };
   int64_t ofKeys = vectorOf(keys), ofRows = vectorOf(rows);
   int64_t words = termBytes == 0 ? 0 : termBytes - pairBytes;
   const llvm::SmallVector<Allocation> kernels[] = {
-      {{ofKeys, pairBytes}, {ofKeys, pairBytes}, {0, seenBytes}},
+      {{ofKeys, pairBytes}, {0, seenBytes}},
       {{ofRows, pairBytes}, {0, seenBytes}, {1, termBytes - words}, {0, words}},
       {{1, threadBytes}}};
-  int64_t bytes = rowBytes + keyBytes;
+  int64_t bytes = stepBytes;
   for (int64_t vector : {0, 1, 2, 4}) {
     llvm::SmallVector<int64_t> shared;
     for (llvm::ArrayRef<Allocation> kernel : kernels) {

@@ -28,15 +28,17 @@ struct LaneGradientTiles {
   int64_t threads = 0, rowThreads = 0, columnThreads = 0;
   /// Of one thread: rows and keys of a block.
   int64_t rows = 0, keys = 0;
-  /// Quads of a row of queries and keys, and of output gradients and values;
-  /// from one such row to the next it is an odd number of quads.
+  /// Quads of a row of queries and keys, and of output gradients and values.
   int64_t depth = 0, width = 0;
-  int64_t depthPitch = 0, widthPitch = 0;
-  /// Bytes in shared memory: a block's queries and output gradients; its keys
-  /// and values; P or dX; which keys are seen, and a vote; terms of sums over
-  /// pairs, and where they go.
-  int64_t rowBytes = 0, keyBytes = 0, pairBytes = 0, seenBytes = 0,
-          termBytes = 0;
+  /// What passes through shared memory at a time: quads along the depth of S
+  /// and dP, rows or keys of the sums. The latter divide both blocks.
+  int64_t chunk = 0, part = 0;
+  /// Quads in shared memory of left and right factors of a step: rows of a
+  /// chunk, and keys of one or whole rows of a part.
+  int64_t leftQuads = 0, rightQuads = 0;
+  /// Bytes in shared memory: those; P or dX; which keys are seen, and a vote;
+  /// terms of sums over pairs, and where they go.
+  int64_t stepBytes = 0, pairBytes = 0, seenBytes = 0, termBytes = 0;
   /// The most that the kernels of rows and sinks take, a number a thread for
   /// each of its rows. A row is shared by this many threads at most.
   static constexpr int64_t kMostRowColumns = 8;
@@ -48,6 +50,11 @@ struct LaneGradientTiles {
                     int64_t headDim, int64_t valueDim, int64_t accumulatorBytes,
                     bool hidesKeys, bool sumsPairs);
 
+  /// From a row of a chunk to the next it is an odd number of quads, so that
+  /// rows lie in different banks.
+  int64_t chunkPitch() const { return chunk | 1; }
+  /// Quads of a step that a thread holds while it multiplies the step before.
+  int64_t ahead() const;
   /// Whether blocks can be shared by the threads.
   bool isValid() const { return rowThreads > 0; }
   int64_t groups() const { return threads / columnThreads; }

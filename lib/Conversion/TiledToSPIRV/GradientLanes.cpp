@@ -1,6 +1,7 @@
 //===- GradientLanes.cpp - The plan and the frame of gradient kernels -----===//
 
 #include "GradientLanes.h"
+#include "../Common/ScratchMemory.h"
 
 using namespace mlir;
 using namespace attn;
@@ -70,22 +71,6 @@ static LogicalResult verifyMappable(scf::ForallOp tasks, const GradientLanes &g,
   return success();
 }
 
-/// The bytes of delta.
-static FailureOr<std::string> bytesOf(memref::AllocOp alloc) {
-  MemRefType type = alloc.getType();
-  std::string bytes = std::to_string(type.getElementTypeBitWidth() / 8);
-  for (OpFoldResult size : alloc.getMixedSizes()) {
-    FailureOr<std::string> text =
-        isa<Value>(size)
-            ? toSizeExpression(cast<Value>(size))
-            : std::to_string(cast<IntegerAttr>(cast<Attribute>(size)).getInt());
-    if (failed(text))
-      return failure();
-    bytes += " * " + *text;
-  }
-  return bytes;
-}
-
 FailureOr<GradientLanes> GradientLanes::plan(func::FuncOp function,
                                              ArrayRef<scf::ForallOp> loops) {
   scf::ForallOp tasks = loops.front();
@@ -112,11 +97,11 @@ FailureOr<GradientLanes> GradientLanes::plan(func::FuncOp function,
       return alloc.emitOpError("is scratch beside delta; a kernel of lanes "
                                "has none");
     g.delta = alloc;
-    FailureOr<std::string> bytes = bytesOf(alloc);
-    if (failed(bytes))
-      return failure();
-    g.workspace = *bytes;
   }
+  FailureOr<std::string> workspace = scratchBytes(function);
+  if (failed(workspace))
+    return failure();
+  g.workspace = *workspace;
   return g;
 }
 

@@ -5,7 +5,7 @@
 //   GradientsToSPIRV.cpp  the pass: a kernel for each task loop, in order
 //   GradientLanes.cpp     the plan, the workspace, the frame of a kernel
 //   GradientRows.cpp      delta of the rows, gradients of sinks, zeros
-//   GradientTask.cpp      a task over keys or queries: loops, copies, results
+//   GradientTask.cpp      a task over keys or queries: loops and results
 //   GradientBlock.cpp     a block of rows and keys: P, dX and the products
 //   PairSums.cpp          sums over pairs: gradients of a bias and of captures
 //

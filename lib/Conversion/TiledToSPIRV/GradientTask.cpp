@@ -88,19 +88,13 @@ GradientTask::GradientTask(LaneThread &thread, GradientLanes &gradients,
            row, isWriter) {
   pairs.padRows();
   VectorType quad = thread.quadType();
-  auto tile = [&](int64_t rows, int64_t pitch) {
-    return allocateShared(e, rows * pitch, quad);
-  };
-  query = tile(blockQuery, tiles.depthPitch);
-  outputGradient = tile(blockQuery, tiles.widthPitch);
-  key = tile(blockKey, tiles.depthPitch);
-  value = tile(blockKey, tiles.widthPitch);
-  // P and dX, or dX: a line a row or a line a key.
+  leftStep = allocateShared(e, tiles.leftQuads, quad);
+  rightStep = allocateShared(e, tiles.rightQuads, quad);
+  // P or dX: a line a row or a line a key.
   int64_t together =
       LaneGradientTiles::vectorOf(form.isKeyTask() ? tiles.keys : tiles.rows);
-  for (int64_t i = 0; i < (form.isKeyTask() ? 2 : 1); ++i)
-    factors.push_back(allocateShared(e, blockQuery * blockKey / together,
-                                     VectorType::get(together, thread.type)));
+  factor = allocateShared(e, blockQuery * blockKey / together,
+                          VectorType::get(together, thread.type));
   seenWords =
       allocateShared(e, tiles.seenBytes / sizeof(int32_t), e.b.getI32Type());
   for (TransferWriteOp output : form.outputs) {
@@ -171,27 +165,6 @@ void GradientTask::bindAccumulators(ValueRange values, ValueRange numbers) {
 // The nest
 //===----------------------------------------------------------------------===//
 
-/// Tiles that are read where the block begins. Who read what lies in their
-/// place has finished.
-LogicalResult GradientTask::copyTiles(Block &block) {
-  bool isFirst = true;
-  for (auto read : block.getOps<TransferReadOp>()) {
-    if (read.getVectorType().getRank() != 2 || read.getMask() ||
-        !llvm::is_contained(
-            {role::kQuery, role::kOutputGradient, role::kKey, role::kValue},
-            getRole(read)))
-      continue;
-    if (isFirst)
-      thread.barrier();
-    isFirst = false;
-    TileCopy copy(thread, tileOf(read), read.getVectorType().getDimSize(0),
-                  pitchOf(read), read, scalars);
-    if (failed(copy.copy(scalars.lookup(read.getIndices()[0]))))
-      return failure();
-  }
-  return success();
-}
-
 LogicalResult GradientTask::write(TransferWriteOp write) {
   AccumulatorFrame &frame = frameOf(write.getVector());
   return writeTile(thread, scalars, frame.layout, write, frame.distance);
@@ -249,8 +222,7 @@ LogicalResult GradientTask::emitLoop(scf::ForOp loop) {
 }
 
 LogicalResult GradientTask::emitBlock(Block &block) {
-  if (failed(GradientScalars(e, scalars).clone(block)) ||
-      failed(copyTiles(block)))
+  if (failed(GradientScalars(e, scalars).clone(block)))
     return failure();
   for (Operation &op : block.without_terminator()) {
     LogicalResult emitted = success();

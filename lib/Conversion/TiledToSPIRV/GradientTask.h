@@ -1,15 +1,19 @@
 //===- GradientTask.h - A task over keys or queries -------------*- C++ -*-===//
 //
-// A thread's part of a key task or of a query task. Operand tiles lie in shared
-// memory, accumulators in registers:
+// A thread's part of a key task or of a query task. P, dX and accumulators lie
+// in registers; the factors of a product pass through shared memory a few quads
+// of depth or a few rows at a time, the next ones fetched while these are
+// multiplied:
 //
-//   copy what the task keeps                       K, V or Q, dO
 //   for each block that the masks reach
-//     copy what passes by                          Q, dO or K, V
-//     S, dP; P and dX of the thread's elements     (GradientBlock)
-//     P and dX to shared memory; sums over pairs   (PairSums)
-//     dV += P^T dO, dK += dX^T Q, or dQ += dX K
+//     S += Q K^T, dP += dO V^T          a chunk of the depth at a time
+//     P and dX of the thread's pairs; sums over pairs              (PairSums)
+//     P to shared memory; dV += P^T dO  a few rows at a time
+//     dX likewise; dK += dX^T Q, or dQ += dX K
 //   write the accumulators
+//
+// What a task keeps (K, V or Q, dO) is fetched again for each block: a small
+// share of what is multiplied, and the tiles can be as large as the registers.
 //
 //===----------------------------------------------------------------------===//
 
@@ -62,11 +66,10 @@ public:
   mlir::LogicalResult emit() { return emitBlock(*form.tasks.getBody()); }
 
 private:
-  // Loops and copies: GradientTask.cpp.
+  // Loops and results: GradientTask.cpp.
   mlir::LogicalResult emitBlock(mlir::Block &block);
   mlir::LogicalResult emitLoop(mlir::scf::ForOp loop);
   mlir::LogicalResult emitSweepBody(mlir::Block &block);
-  mlir::LogicalResult copyTiles(mlir::Block &block);
   mlir::LogicalResult write(mlir::vector::TransferWriteOp write);
   Registers flatten(mlir::ValueRange accumulators);
   void bindAccumulators(mlir::ValueRange accumulators,
@@ -78,12 +81,8 @@ private:
   mlir::LogicalResult visitBlock(mlir::Block &block);
   mlir::LogicalResult makePairs();
   Registers multiplyTiles(mlir::vector::ContractionOp product);
-  const SharedTile &storeFactor(mlir::Value factor, const Registers &elements);
-  mlir::LogicalResult accumulate(mlir::vector::ContractionOp product,
-                                 const SharedTile &factor);
-  mlir::LogicalResult copySeenKeys(mlir::vector::TransferReadOp read);
-  SharedTile &tileOf(mlir::vector::TransferReadOp read);
-  int64_t pitchOf(mlir::vector::TransferReadOp read) const;
+  void storeFactor(const Registers &elements);
+  mlir::LogicalResult accumulate(mlir::vector::ContractionOp product);
 
   // Sums over pairs: PairSums.cpp.
   struct PairSum;
@@ -104,8 +103,9 @@ private:
   /// The thread's place in the grid, and whether its pairs are its own.
   mlir::Value row, column, group, isWriter;
   LaneLayout pairs;
-  SharedTile query, outputGradient, key, value, terms, places, seenWords;
-  llvm::SmallVector<SharedTile> factors;
+  /// Of a step, left and right factors; P or dX of the block; see PairSums and
+  /// SeenKeys.
+  SharedTile leftStep, rightStep, factor, terms, places, seenWords;
   SeenKeys seen;
   /// By the columns of an accumulator.
   std::map<int64_t, AccumulatorFrame> frames;

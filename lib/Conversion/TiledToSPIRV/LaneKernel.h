@@ -66,22 +66,30 @@ struct Thread : LaneThread {
 class TileCopy {
 public:
   /// `rows` of what `read` names go to `tile`, whose rows are `pitch` quads
-  /// apart.
+  /// apart; `width` quads of each, or all.
   TileCopy(LaneThread &thread, const SharedTile &tile, int64_t rows,
            int64_t pitch, mlir::vector::TransferReadOp read,
-           mlir::IRMapping &scalars);
+           mlir::IRMapping &scalars, int64_t width = 0);
 
   /// Copies rows from `firstRow` (index) of the view on; those that are not
   /// seen are zero.
   using IsSeen =
       llvm::function_ref<mlir::FailureOr<mlir::Value>(mlir::Value row)>;
   mlir::LogicalResult copy(mlir::Value firstRow, IsSeen isSeen = {});
-  /// The same in two steps: a thread's quads, and their way to shared memory.
-  Registers load(mlir::Value firstRow);
+  /// The same in two steps: a thread's quads, of each row from `firstQuad`
+  /// (null: 0) on, and their way to shared memory.
+  mlir::FailureOr<Registers> load(mlir::Value firstRow, mlir::Value firstQuad,
+                                  IsSeen isSeen);
+  Registers load(mlir::Value firstRow, mlir::Value firstQuad = {}) {
+    return *load(firstRow, firstQuad, {});
+  }
   void store(const Registers &loaded);
 
-  /// Quads of the tile, of all threads together.
+  /// Quads of the tile, of all threads together and of one.
   int64_t size() const { return rows * quads; }
+  int64_t sizeOfThread() const {
+    return llvm::divideCeil(size(), thread.threads);
+  }
 
 private:
   /// `isReal`: null where every row is.
@@ -92,7 +100,9 @@ private:
   LaneThread &thread;
   GpuEmitter &e;
   SharedTile tile;
-  int64_t rows, pitch, columns, quads;
+  int64_t rows, pitch, columns;
+  /// Of a row: those that are copied, and those in main memory.
+  int64_t quads, allQuads;
   /// Every row of a tile is one of the view; neighbours lie side by side.
   bool isWhole, isPacked;
   mlir::Value view;
@@ -107,9 +117,10 @@ struct FactorRows {
   mlir::Value first;
   int64_t count, distance, end = 0;
 };
-/// The products of the rows of two tiles, [left][right], along `depth` quads.
+/// Adds to `sums`, [left][right], the products of the rows of two tiles along
+/// `depth` quads.
 Registers multiplyRows(LaneThread &thread, const FactorRows &left,
-                       const FactorRows &right, int64_t depth);
+                       const FactorRows &right, int64_t depth, Registers sums);
 
 /// Numbers that a thread takes of each line of a tile: `vectors` from number
 /// `first` on; lines lie `pitch` vectors apart.

@@ -64,11 +64,11 @@ static Registers placesOf(GpuEmitter &e, const FactorRows &rows, Value line,
 }
 
 Registers spv::multiplyRows(LaneThread &thread, const FactorRows &left,
-                            const FactorRows &right, int64_t depth) {
+                            const FactorRows &right, int64_t depth,
+                            Registers sums) {
   GpuEmitter &e = thread.e;
-  Registers products(left.count * right.count, e.zero(thread.type));
   if (depth == 0)
-    return products;
+    return sums;
   Value leftLine = e.mul(left.first, left.pitch);
   Value rightLine = e.mul(right.first, right.pitch);
   auto paddedLines = [&](const FactorRows &rows) {
@@ -88,7 +88,7 @@ Registers spv::multiplyRows(LaneThread &thread, const FactorRows &left,
   };
   int64_t steps = unrolled(depth, 2);
   return e.loop(
-      e.index(0), e.index(depth), e.index(steps), products,
+      e.index(0), e.index(depth), e.index(steps), sums,
       [&](Value first, ValueRange carried) {
         Registers sums(carried);
         for (int64_t s = 0; s < steps; ++s) {
@@ -150,7 +150,7 @@ Registers spv::multiplyQueryKey(Thread &thread) {
       {thread.query, tiles.pitch, thread.row, tiles.rows, tiles.rowThreads},
       {thread.block, tiles.pitch, thread.column, tiles.keys,
        tiles.columnThreads, end},
-      tiles.depth);
+      tiles.depth, Registers(tiles.scores(), thread.e.zero(thread.type)));
 }
 
 Registers spv::multiplyProbabilitiesValue(Thread &thread, Registers acc) {

@@ -21,11 +21,12 @@ static Value widen(GpuEmitter &e, Value x, Type type) {
 
 TileCopy::TileCopy(LaneThread &thread, const SharedTile &tile, int64_t rows,
                    int64_t pitch, vector::TransferReadOp read,
-                   IRMapping &scalars)
+                   IRMapping &scalars, int64_t width)
     : thread(thread), e(thread.e), tile(tile), rows(rows), pitch(pitch),
       columns(read.getVectorType().getDimSize(1)),
-      quads(llvm::divideCeil(columns, kQuad)), isWhole(read.isDimInBounds(0)),
-      view(scalars.lookup(read.getBase())) {
+      quads(width > 0 ? width : llvm::divideCeil(columns, kQuad)),
+      allQuads(llvm::divideCeil(columns, kQuad)),
+      isWhole(read.isDimInBounds(0)), view(scalars.lookup(read.getBase())) {
   auto type = cast<MemRefType>(view.getType());
   isPacked = type.getStridesAndOffset().first.back() == 1;
 }
@@ -67,7 +68,7 @@ Value TileCopy::loadQuad(Value row, Value quad, Value firstRow, Value isReal) {
   auto load = [&]() {
     if (!isPacked || wholeQuads == 0)
       return loadElements();
-    if (wholeQuads == quads)
+    if (wholeQuads == allQuads && allQuads % quads == 0)
       return loadWhole();
     return e.branchOr(e.less(quad, e.index(wholeQuads)), loadWhole,
                       loadElements);
@@ -96,7 +97,8 @@ LogicalResult TileCopy::copy(Value firstRow, IsSeen isSeen) {
 }
 
 /// A thread without a last quad loads that of another, and does not store it.
-Registers TileCopy::load(Value firstRow) {
+FailureOr<Registers> TileCopy::load(Value firstRow, Value firstQuad,
+                                    IsSeen isSeen) {
   int64_t threads = thread.threads;
   Registers loaded;
   for (int64_t from = 0; from < size(); from += threads) {
@@ -104,7 +106,16 @@ Registers TileCopy::load(Value firstRow) {
     if (from + threads > size())
       number = e.min(number, e.index(size() - 1));
     Value row = e.div(number, quads), quad = e.rem(number, quads);
-    loaded.push_back(loadQuad(row, quad, firstRow, isInside(row, firstRow)));
+    if (firstQuad)
+      quad = e.add(firstQuad, quad);
+    Value isReal = isInside(row, firstRow);
+    if (isSeen) {
+      FailureOr<Value> seen = isSeen(row);
+      if (failed(seen))
+        return failure();
+      isReal = isReal ? e.both(isReal, *seen) : *seen;
+    }
+    loaded.push_back(loadQuad(row, quad, firstRow, isReal));
   }
   return loaded;
 }

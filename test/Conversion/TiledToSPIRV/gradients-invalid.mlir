@@ -38,7 +38,7 @@ func.func @threads(%q: memref<1x1x64x16xf32>, %l: memref<1x1x64xf32>, %dq: memre
 
 #target = #attn.target<name = "vulkan", family = "vulkan", arch = "vulkan1.1", max_workgroup_threads = 128, scratch_bytes = 16384>
 func.func @memory(%q: memref<1x1x64x128xf32>, %l: memref<1x1x64xf32>, %dq: memref<1x1x64x128xf32>, %dk: memref<1x1x64x128xf32>, %dv: memref<1x1x64x128xf32>) {
-  // expected-error @+1 {{cannot map gradients to lanes: expected at most 16384 bytes of shared memory, as 'vulkan' has, got 118784; give smaller blocks}}
+  // expected-error @+1 {{cannot map gradients to lanes: expected at most 16384 bytes of shared memory, as 'vulkan' has, got 16896; give smaller blocks}}
   attn.attention_backward %q, %q, %q, %q, %l, %q target(#target)
     tiling(#attn.tiling<block_query = 32, block_key = 64>)
     outs(%dq, %dk, %dv : memref<1x1x64x128xf32>, memref<1x1x64x128xf32>, memref<1x1x64x128xf32>)

@@ -20,28 +20,43 @@
 // CHECK:       gpu.func @plain_keys(
 // CHECK-SAME:    attn.launch = {grid = "2 * 2 * 2"
 // CHECK-SAME:    workgroup = 32 : i64, workspace = "4 * 2 * 4 * 32"}}
-// CHECK-DAG:     %[[QUERY:.+]] = memref.alloc() : memref<40xvector<4xf32>, #gpu.address_space<workgroup>>
+//                A step of rows and of keys: 4 quads each, 5 from row to row.
+// CHECK-DAG:     %[[LEFT:.+]] = memref.alloc() : memref<40xvector<4xf32>, #gpu.address_space<workgroup>>
+// CHECK-DAG:     %[[RIGHT:.+]] = memref.alloc() : memref<80xvector<4xf32>, #gpu.address_space<workgroup>>
 // CHECK-DAG:     %[[P:.+]] = memref.alloc() : memref<64xvector<2xf32>, #gpu.address_space<workgroup>>
 //                Heads of the group, then their rows.
 // CHECK:         scf.for
 // CHECK:           scf.for
-// CHECK:             gpu.barrier
-// CHECK:             memref.store %{{.+}}, %[[QUERY]]
-// CHECK:             gpu.barrier
-//                    Q K^T and dO V^T.
+//                    Q K^T and dO V^T, in chunks.
 // CHECK:             scf.for
-// CHECK:               memref.load %[[QUERY]]
-// CHECK:               math.fma
+// CHECK:               gpu.barrier
+// CHECK:               memref.store %{{.+}}, %[[LEFT]]
+// CHECK:               memref.store %{{.+}}, %[[RIGHT]]
+// CHECK:               gpu.barrier
+// CHECK:               scf.if
+// CHECK:                 vector.load
+// CHECK:               scf.for
+// CHECK:                 memref.load %[[LEFT]]
+// CHECK:                 math.fma
 // CHECK:             scf.for
-// CHECK:               math.fma
+// CHECK:               scf.for
+// CHECK:                 math.fma
 // CHECK:             math.exp2
-//                    P and dX to shared memory; dV and dK.
-// CHECK-DAG:         memref.store %{{.+}}, %[[P]]
+//                    P, and then dX, to shared memory; dV and dK.
 // CHECK:             gpu.barrier
+// CHECK:             memref.store %{{.+}}, %[[P]]
 // CHECK:             scf.for
-// CHECK:               math.fma
+// CHECK:               gpu.barrier
+// CHECK:               memref.store %{{.+}}, %[[RIGHT]]
+// CHECK:               gpu.barrier
+// CHECK:               scf.for
+// CHECK:                 memref.load %[[P]]
+// CHECK:                 math.fma
+// CHECK:             gpu.barrier
+// CHECK:             memref.store %{{.+}}, %[[P]]
 // CHECK:             scf.for
-// CHECK:               math.fma
+// CHECK:               scf.for
+// CHECK:                 math.fma
 // CHECK:             scf.yield
 // CHECK:         vector.store %{{.+}} : memref<32x16xf32, strided<[16, 1], offset: ?>>, vector<4xf32>
 // CHECK:         vector.store %{{.+}} : memref<32x16xf32, strided<[16, 1], offset: ?>>, vector<4xf32>

@@ -41,7 +41,7 @@ def gradient_cases():
     for element in ("f32", "f16", "bf16"):
         for d, dv in ((64, 64), (128, 128), (96, 64)):
             yield (element, d, dv, "causal")
-    for d, dv in ((1, 1), (59, 40), (80, 160), (256, 256)):
+    for d, dv in ((1, 1), (59, 40), (80, 160), (256, 256), (512, 512)):
         yield ("f16", d, dv, "plain")
     for variant in ("window", "softcap", *OPERANDS, *REGIONS):
         yield ("f32", 64, 64, variant)
