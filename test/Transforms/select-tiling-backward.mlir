@@ -1,11 +1,11 @@
-// Tiles of a backward: register tiles on a CPU, those of wgmma on Hopper, of lanes behind
-// Vulkan, stated ones kept, and a refusal where there is no schedule.
+// Tiles of a backward: register tiles on a CPU, those of wgmma on Hopper, of warps on
+// other GPUs of NVIDIA, of lanes behind Vulkan, and stated ones kept.
 // RUN: attn-opt %s --attn-select-tiling=target=cpu:avx512 | FileCheck %s
 // RUN: attn-opt %s --target=cpu:avx512 --explain | FileCheck %s --check-prefix=EXPLAIN
 // RUN: attn-opt %s --attn-select-tiling=target=h200 | FileCheck %s --check-prefix=HOPPER
+// RUN: attn-opt %s --attn-select-tiling=target=sm_80 | FileCheck %s --check-prefix=WARPS
 // RUN: attn-opt %s --attn-select-tiling=target=vulkan | FileCheck %s --check-prefix=LANES
 // RUN: attn-opt %s --attn-select-tiling=target=vulkan-coopmat | FileCheck %s --check-prefix=LANES
-// RUN: not attn-opt %s --attn-select-tiling=target=sm_80 2>&1 | FileCheck %s --check-prefix=GPU
 
 // CHECK-LABEL: func @planned
 // CHECK: attn.attention_backward
@@ -22,7 +22,7 @@
 
 // LANES: tiling(#attn.tiling<block_query = {{[0-9]+}}, block_key = {{[0-9]+}}, {{.*}}query_gradient = "recomputed">)
 
-// GPU: error: cannot tile 'attn.attention_backward': target 'sm_80' has no schedule of these gradients yet; state tiling sizes, or choose a cpu target
+// WARPS: tiling(#attn.tiling<block_query = {{[0-9]+}}, block_key = {{[0-9]+}}, stages = 2, groups = {{[0-9]+}}, product = "mma", query_gradient = "recomputed">)
 func.func @planned(%q: tensor<1x8x512x64xbf16>, %k: tensor<1x2x512x64xbf16>, %l: tensor<1x8x512xf32>)
     -> (tensor<1x8x512x64xbf16>, tensor<1x8x512x64xbf16>) {
   %g:3 = attn.attention_backward %q, %k, %k, %q, %l, %q

@@ -41,7 +41,9 @@ LogicalResult FlatScalars::clone(Block &block, Reduce reduceAny) {
       if (at.size() == 1 && !ShapedType::isDynamic(at[0]))
         result = element(extract.getSource(), e.index(at[0]));
     } else if (auto reduction = dyn_cast<vector::MultiDimReductionOp>(op)) {
-      if (!isThere(reduction.getAcc()))
+      // Sums of tiles are no scalars of a task.
+      if (!isThere(reduction.getAcc()) ||
+          isa<FloatType>(reduction.getDestType()))
         continue;
       if (!reduction.getDestType().isInteger(1))
         result = reduce(reduction);

@@ -156,9 +156,9 @@ static LogicalResult emitFill(GpuEmitter &e, scf::ForallOp fill,
   IRMapping scalars(outline.values);
   e.branch(e.less(number, count), [&]() {
     Value rest = number;
-    for (auto [variable, size] : llvm::reverse(
-             llvm::to_vector(llvm::zip(fill.getInductionVars(), sizes)))) {
-      scalars.map(variable, e.rem(rest, size));
+    for (int64_t dimension = sizes.size() - 1; dimension >= 0; --dimension) {
+      Value size = sizes[dimension];
+      scalars.map(fill.getInductionVars()[dimension], e.rem(rest, size));
       rest = e.div(rest, size);
     }
     for (Operation &op : fill.getBody()->without_terminator())

@@ -100,11 +100,11 @@ private:
   Value after(Value stage, int64_t distance);
 
   Layout makeLayout(TileSlicer &slicer);
-  /// Reference and delta of the rows, where they are; see the layouts.
-  LogicalResult bindRows(TransposedLayout &layout, TileSlicer &slicer,
-                         IRMapping &scalars);
-  LogicalResult bindRows(AccumulatorLayout &layout, TileSlicer &slicer,
-                         IRMapping &scalars);
+  /// Reference or delta of the rows: of rows that pass, from memory.
+  void bindRows(TransposedLayout &layout, IRMapping &scalars,
+                vector::TransferReadOp read);
+  void bindRows(AccumulatorLayout &layout, IRMapping &scalars,
+                vector::TransferReadOp read);
   LogicalResult addPairs(TransposedLayout &, TileSlicer &, IRMapping &) {
     return success();
   }
@@ -187,23 +187,18 @@ static SmallVector<Value> readPerQuery(Thread &thread, IRMapping &scalars,
 }
 
 template <typename Layout>
-LogicalResult GradientSweep<Layout>::bindRows(TransposedLayout &layout,
-                                              TileSlicer &,
-                                              IRMapping &scalars) {
-  for (vector::TransferReadOp read : {block.reference, block.delta})
-    if (read)
-      layout.bindPerQuery(read, readPerQuery(thread, scalars, read));
-  return success();
+void GradientSweep<Layout>::bindRows(TransposedLayout &layout,
+                                     IRMapping &scalars,
+                                     vector::TransferReadOp read) {
+  if (read)
+    layout.bindPerQuery(read, readPerQuery(thread, scalars, read));
 }
 
 template <typename Layout>
-LogicalResult GradientSweep<Layout>::bindRows(AccumulatorLayout &layout,
-                                              TileSlicer &, IRMapping &) {
-  if (block.reference)
-    layout.bind(block.reference, references);
-  if (block.delta)
-    layout.bind(block.delta, deltas);
-  return success();
+void GradientSweep<Layout>::bindRows(AccumulatorLayout &layout, IRMapping &,
+                                     vector::TransferReadOp read) {
+  if (read)
+    layout.bind(read, read == block.reference ? references : deltas);
 }
 
 //===----------------------------------------------------------------------===//
@@ -292,8 +287,7 @@ FailureOr<SweepState> GradientSweep<Layout>::visit(IRMapping &head,
   Layout layout = makeLayout(slicer);
   BlockArithmetic<Layout> arithmetic(e, block, layout, *scalars,
                                      kernel.tiles.columns);
-  if (failed(bindRows(layout, slicer, *scalars)))
-    return failure();
+  bindRows(layout, *scalars, block.reference);
   const MmaGradientTiles::Sweep &tiles = kernel.tiles;
   auto multiply = [&](int64_t at, const MmaTiles::Tile &stays,
                       SharedTile other) {
@@ -316,6 +310,7 @@ FailureOr<SweepState> GradientSweep<Layout>::visit(IRMapping &head,
   if (block.probabilityGradient)
     ofProbabilities =
         multiply(kernel.staysValueAt, tiles.staysValue, passingValue(stage));
+  bindRows(layout, *scalars, block.delta);
   FailureOr<Fragment> dx = arithmetic.ofProducts(*p, ofProbabilities);
   if (failed(dx) || failed(addPairs(layout, slicer, *scalars)))
     return failure();
