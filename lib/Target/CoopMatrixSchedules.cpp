@@ -1,12 +1,8 @@
-//===- CoopMatrixSchedules.cpp - Cooperative matrices and scratchpads -----===//
+//===- CoopMatrixSchedules.cpp - Schedules of cooperative matrices --------===//
 //
 // Subgroups that own 16 or 32 rows each: queries, scores and accumulator in
 // registers, key and value blocks in padded rows of shared memory, prefetched
-// through registers. Problems whose masks may hide keys from a whole task have
-// no schedule here.
-//
-// An NPU runs the same products on tiles that all live in a scratchpad which
-// DMA fills one block ahead.
+// through registers.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +15,6 @@ using namespace attn::planner;
 
 static const char *const kShared = "shared memory";
 static const char *const kRegisters = "registers of a thread";
-static const char *const kScratchpad = "scratchpad";
 
 /// Registers for addresses, and for each element of a matrix that a thread
 /// holds its place, the reference and the sum of its row.
@@ -34,10 +29,7 @@ struct CoopMatrixLister {
   Candidates &result;
 
   void listSubgroups() const;
-  void listScratchpad() const;
   void addSubgroups(int64_t groups, int64_t slabs, int64_t blockKey) const;
-  void addScratchpad(int64_t blockQuery, int64_t blockKey,
-                     int64_t stages) const;
   Candidate begin(int64_t blockQuery, int64_t blockKey) const;
   bool isUseful(int64_t blockQuery, int64_t blockKey) const {
     return blockQuery <=
@@ -73,7 +65,9 @@ void CoopMatrixLister::addSubgroups(int64_t groups, int64_t slabs,
   Candidate c = begin(blockQuery, blockKey);
   c.tiling.groups = groups;
   int64_t lanes = target.subgroupSize;
-  CoopMatrixTiles tiles(c.tiling, problem.headDim, problem.valueDim, lanes);
+  bool hidesKeys = problem.hasMask || problem.hasMaskMod || problem.hasSegments;
+  CoopMatrixTiles tiles(c.tiling, problem.headDim, problem.valueDim, lanes,
+                        hidesKeys);
   int64_t element = CoopMatrixTiles::kElementBytes;
   int64_t copied = std::max(tiles.key.rows * tiles.key.columns,
                             tiles.value.rows * tiles.value.columns) *
@@ -89,6 +83,8 @@ void CoopMatrixLister::addSubgroups(int64_t groups, int64_t slabs,
       {"places and statistics", kRegisters,
        (1 + kStatistics * slabs) * tiles.elements() * 4},
       {"addresses", kRegisters, kAddresses * 4}};
+  if (hidesKeys)
+    c.tiles.push_back({"seen keys", kShared, tiles.seenBytes()});
   addBudget(c, kShared, target.scratchBytes);
   addBudget(c, kRegisters,
             (target.registersPerThread > 0 ? target.registersPerThread : 255) *
@@ -126,51 +122,12 @@ void CoopMatrixLister::listSubgroups() const {
           addSubgroups(groups, slabs, blockKey);
 }
 
-void CoopMatrixLister::addScratchpad(int64_t blockQuery, int64_t blockKey,
-                                     int64_t stages) const {
-  if (!isUseful(blockQuery, blockKey))
-    return;
-  Candidate c = begin(blockQuery, blockKey);
-  c.tiling.stages = stages;
-  c.tiling.softmax = "exact";
-  int64_t dim = c.rates.headDim, valueDim = c.rates.valueDim;
-  int64_t element = problem.elementBytes();
-  c.tiles = {
-      {"query", kScratchpad, blockQuery * dim * element},
-      {"key blocks", kScratchpad, stages * blockKey * dim * element},
-      {"value blocks", kScratchpad, stages * blockKey * valueDim * element},
-      {"scores", kScratchpad, blockQuery * blockKey * 4},
-      {"probabilities", kScratchpad, blockQuery * blockKey * element},
-      {"accumulator", kScratchpad, blockQuery * valueDim * 4},
-      {"row statistics", kScratchpad, blockQuery * 3 * 4}};
-  // A sixteenth is left to stacks and descriptors.
-  addBudget(c, kScratchpad, target.scratchBytes * 15 / 16);
-  c.rates.macsPerCycle = 0.8 * unit.macsPerCycle;
-  c.rates.scoresPerCycle = scoresPerCycle(problem, target) / 1.4;
-  // The vector unit works on a block's scores while the matrix unit takes the
-  // next, provided there is a second stage.
-  c.rates.overlap = stages > 1 ? 0.7 : 0;
-  c.rates.cyclesPerBlock = stages > 1 ? 500 : 3000; // DMA set-up and fences
-  c.rates.cyclesPerTask = 5000;
-  result.push_back(std::move(c));
-}
-
-void CoopMatrixLister::listScratchpad() const {
-  for (int64_t queryTiles : {1, 2, 4, 8, 16, 32})
-    for (int64_t blockKey : {4, 8, 16, 32, 64, 128, 256, 512})
-      for (int64_t stages : {1, 2})
-        if (blockKey % unit.n == 0)
-          addScratchpad(queryTiles * unit.m, blockKey, stages);
-}
-
 /// What the mapping to cooperative matrices takes.
-static bool takesSubgroups(const AttentionProblem &p,
-                           const TargetDescription &target,
+static bool takesSubgroups(const TargetDescription &target,
                            const MatrixUnit &unit) {
   constexpr int64_t kSide = CoopMatrixTiles::kSide;
   return unit.m == kSide && unit.n == kSide && unit.k == kSide &&
-         target.subgroupSize > 0 && !p.hasMask && !p.hasMaskMod &&
-         !p.hasSegments;
+         target.subgroupSize > 0;
 }
 
 void planner::listCoopMatrixSchedules(const AttentionProblem &problem,
@@ -181,8 +138,6 @@ void planner::listCoopMatrixSchedules(const AttentionProblem &problem,
   if (!unit)
     return;
   CoopMatrixLister lister{problem, target, *unit, result};
-  if (target.has("scratch_accumulator"))
-    lister.listScratchpad();
-  else if (takesSubgroups(problem, target, *unit))
+  if (takesSubgroups(target, *unit))
     lister.listSubgroups();
 }

@@ -17,12 +17,15 @@ static CoopMatrixTiles::Tile layOut(int64_t rows, int64_t columns) {
 }
 
 CoopMatrixTiles::CoopMatrixTiles(const Tiling &tiling, int64_t headDim,
-                                 int64_t valueDim, int64_t subgroupSize)
+                                 int64_t valueDim, int64_t subgroupSize,
+                                 bool hidesKeys)
     : subgroups(tiling.groups), lanes(subgroupSize) {
   slabs = std::max<int64_t>(1, tiling.blockQuery / (tiling.groups * kSide));
   query = layOut(tiling.blockQuery, headDim);
   key = layOut(tiling.blockKey, headDim);
   value = layOut(tiling.blockKey, valueDim);
+  if (hidesKeys)
+    seenWords = llvm::divideCeil(tiling.blockKey, 32);
 }
 
 int64_t CoopMatrixTiles::tileBytes() const {

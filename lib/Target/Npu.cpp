@@ -1,9 +1,9 @@
 //===- Npu.cpp - Profiles of NPUs -----------------------------------------===//
 //
-// A matrix unit beside a scratchpad that software fills by DMA: every tile,
-// the accumulator included, lives in the scratchpad (capability
-// "scratch_accumulator"), and copies run one block ahead. They are planned for
-// and their tiles tested; a driver that takes SPIR-V for them is rare.
+// A matrix unit beside a vector unit and a scratchpad that software fills by
+// DMA. A matrix unit whose accumulators live in the scratchpad, and are no
+// subgroup's, has no mapping: kernels multiply by the vector unit, in f32. A
+// driver that takes SPIR-V for such a chip is rare.
 //
 //===----------------------------------------------------------------------===//
 
@@ -16,7 +16,6 @@ static TargetDescription npu(const char *name) {
   t.name = name;
   t.family = "vulkan";
   t.arch = "vulkan1.3";
-  t.capabilities = {"scratch_accumulator", "dma"};
   return t;
 }
 
@@ -25,6 +24,7 @@ static TargetDescription generic() {
   TargetDescription t = npu("npu");
   for (const char *type : {"f16", "bf16"})
     t.matrixUnits.push_back({"coopmat", type, 16, 16, 16, 512});
+  t.matrixUnits.push_back({"fma", "f32", 1, 1, 1, 32});
   t.computeUnits = 1;
   t.clockMHz = 1000;
   t.scratchBytes = 256 << 10;
@@ -39,13 +39,14 @@ static TargetDescription generic() {
 /// NPU").
 static TargetDescription intelNpu() {
   TargetDescription t = npu("npu:intel");
-  t.matrixUnits = {{"coopmat", "f16", 16, 16, 16, 1024}};
+  t.matrixUnits = {{"coopmat", "f16", 16, 16, 16, 1024},
+                   {"fma", "f32", 1, 1, 1, 16}};
   t.computeUnits = 2;
   t.clockMHz = 1160;
   t.scratchBytes = 2 << 20;
   t.bandwidthMBps = 60000;
   t.exp2Per64Cycles = 16 * 64;
-  t.source = "Chips and Cheese on Meteor Lake's NPU; exponentials and half of "
+  t.source = "Chips and Cheese on Meteor Lake's NPU; vector unit and half of "
              "the memory bandwidth assumed";
   return t;
 }
@@ -55,13 +56,14 @@ static TargetDescription intelNpu() {
 /// scalable.uni-jena.de, "Hello XDNA": 398 GFLOP/s are 86 % of a tile's peak).
 static TargetDescription xdna() {
   TargetDescription t = npu("npu:xdna");
-  t.matrixUnits = {{"coopmat", "bf16", 4, 4, 8, 128}};
+  t.matrixUnits = {{"coopmat", "bf16", 4, 4, 8, 128},
+                   {"fma", "f32", 1, 1, 1, 8}};
   t.computeUnits = 16;
   t.clockMHz = 1800;
   t.scratchBytes = 64 << 10;
   t.bandwidthMBps = 60000;
   t.exp2Per64Cycles = 4 * 64;
-  t.source = "AMD AM020, uni-jena on XDNA; exponentials and bandwidth assumed";
+  t.source = "AMD AM020, uni-jena on XDNA; vector unit and bandwidth assumed";
   return t;
 }
 

@@ -43,7 +43,7 @@ void listWarpSchedules(const AttentionProblem &problem,
 void listWarpBackwardSchedules(const AttentionProblem &problem,
                                const TargetDescription &target,
                                Candidates &result);
-/// KHR cooperative matrices, and an NPU's matrix unit behind the same form.
+/// KHR cooperative matrices.
 void listCoopMatrixSchedules(const AttentionProblem &problem,
                              const TargetDescription &target,
                              Candidates &result);

@@ -6,7 +6,8 @@
 // Subgroups own 16 rows of queries, or a few times 16. Shared memory holds a
 // key block and a value block, of which the query tile takes the place before
 // the first, and for each subgroup a matrix of f32 through which its rows are
-// reduced. Eight elements more a row keep loads on different banks.
+// reduced. Eight elements more a row keep loads on different banks. Where masks
+// can hide a key from all rows, a bit for each key of the block, and a vote.
 //
 //===----------------------------------------------------------------------===//
 
@@ -37,9 +38,12 @@ struct CoopMatrixTiles {
   int64_t slabs = 1;
   int64_t subgroups = 1, lanes = 32;
   Tile query, key, value;
+  /// Words of which keys are seen; the word behind them is the vote's.
+  int64_t seenWords = 0;
 
+  /// `hidesKeys`: a mask can hide a whole key from a task, or a whole block.
   CoopMatrixTiles(const Tiling &tiling, int64_t headDim, int64_t valueDim,
-                  int64_t subgroupSize);
+                  int64_t subgroupSize, bool hidesKeys);
 
   int64_t threads() const { return subgroups * lanes; }
   /// Elements of a matrix that one thread holds.
@@ -49,7 +53,10 @@ struct CoopMatrixTiles {
   int64_t reductionBytes() const {
     return subgroups * kSide * kReductionPitch * 4;
   }
-  int64_t sharedBytes() const { return tileBytes() + reductionBytes(); }
+  int64_t seenBytes() const { return seenWords == 0 ? 0 : 4 * (seenWords + 1); }
+  int64_t sharedBytes() const {
+    return tileBytes() + reductionBytes() + seenBytes();
+  }
 };
 
 } // namespace attn

@@ -6,8 +6,6 @@
 using namespace mlir;
 using namespace attn;
 
-static constexpr int64_t kLanes = 32;
-
 /// One instruction where the chip has it, else five rounds of shuffles.
 Value WarpScalars::combineLanes(vector::CombiningKind kind, Value value) {
   auto redux = [&](NVVM::ReduxKind redux) -> Value {
@@ -21,7 +19,7 @@ Value WarpScalars::combineLanes(vector::CombiningKind kind, Value value) {
       return redux(NVVM::ReduxKind::MIN);
     return redux(NVVM::ReduxKind::OR);
   }
-  for (int64_t distance = 1; distance < kLanes; distance *= 2)
+  for (int64_t distance = 1; distance < lanes; distance *= 2)
     value = combine(kind, value, e.fromLane(value, distance));
   return value;
 }
@@ -31,9 +29,9 @@ Value WarpScalars::combineLanes(vector::CombiningKind kind, Value value) {
 FailureOr<Value> WarpScalars::reduce(vector::MultiDimReductionOp op) {
   Value source = op.getSource(), result;
   int64_t size = op.getSourceVectorType().getNumElements();
-  for (int64_t first = 0; first < size; first += kLanes) {
+  for (int64_t first = 0; first < size; first += lanes) {
     Value at = e.add(lane, first);
-    if (first + kLanes > size)
+    if (first + lanes > size)
       at = arith::MinSIOp::create(e.b, e.loc, at, e.index(size - 1));
     FailureOr<Value> next = element(source, at);
     if (failed(next))

@@ -15,17 +15,22 @@ namespace attn {
 
 class WarpScalars : public FlatScalars {
 public:
-  /// `lane` is an index value. Elements are read without a branch.
-  WarpScalars(GpuEmitter &e, mlir::IRMapping &scalars, mlir::Value lane)
-      : FlatScalars(e, scalars, 0), lane(lane) {}
+  /// `lane` is an index value, one of `lanes`. Elements are read without a
+  /// branch.
+  WarpScalars(GpuEmitter &e, mlir::IRMapping &scalars, mlir::Value lane,
+              int64_t lanes = 32)
+      : FlatScalars(e, scalars, 0), lane(lane), lanes(lanes) {}
 
   mlir::FailureOr<mlir::Value>
   reduce(mlir::vector::MultiDimReductionOp op) override;
 
-private:
-  mlir::Value combineLanes(mlir::vector::CombiningKind kind, mlir::Value value);
+protected:
+  /// What all lanes have, combined; in all of them.
+  virtual mlir::Value combineLanes(mlir::vector::CombiningKind kind,
+                                   mlir::Value value);
 
   mlir::Value lane;
+  int64_t lanes;
 };
 
 } // namespace attn

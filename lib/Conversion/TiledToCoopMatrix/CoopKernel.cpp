@@ -34,9 +34,6 @@ static LogicalResult verifyMappable(TiledForm &form) {
                         .getStridesAndOffset()
                         .first.back() != 1)
       return refuse("expected rows of neighbouring elements");
-  if (form.reach || form.seen || form.seenKeys)
-    return refuse("expected masks of positions and lengths alone; "
-                  "product = \"fma\" takes others");
   return success();
 }
 
@@ -45,7 +42,8 @@ FailureOr<CoopKernel> CoopKernel::plan(TiledForm &form) {
     return failure();
   CoopKernel kernel{form,
                     CoopMatrixTiles(form.tiling, form.headDim, form.valueDim,
-                                    form.target.subgroupSize),
+                                    form.target.subgroupSize,
+                                    /*hidesKeys=*/form.seen || form.seenKeys),
                     KnownLayout::of(form.target)};
   // The check of the layout is one of both.
   if (!kernel.isLayoutShared())
@@ -67,6 +65,9 @@ Thread::Thread(GpuEmitter &e, const CoopKernel &kernel, gpu::GPUModuleOp module,
   tiles = matrices.share(module, "shared_tiles", unit, t.tileBytes() / 16);
   reduction = matrices.share(module, "shared_rows", e.b.getF32Type(),
                              t.reductionBytes() / 4);
+  if (t.seenWords > 0)
+    seen = matrices.share(module, "shared_seen", e.b.getI32Type(),
+                          t.seenWords + 1);
   id = e.toI32(gpu::ThreadIdOp::create(e.b, e.loc, gpu::Dimension::x));
   lane = e.toI32(gpu::LaneIdOp::create(e.b, e.loc, IntegerAttr()));
   subgroup = e.toI32(gpu::SubgroupIdOp::create(e.b, e.loc, IntegerAttr()));

@@ -9,6 +9,8 @@
 //   LayoutCheck.cpp        a kernel that asks the device whether that is so
 //   TileCopy.cpp           tiles from main memory to shared memory
 //   MatrixSoftmax.cpp      the online softmax on what a thread holds
+//   SubgroupScalars.h      scalars of a task, reduced by a subgroup
+//   SeenKeys.cpp           which keys and blocks some row sees
 //   Sweep.cpp              the sweep of a workgroup
 //   Results.cpp            output and lse
 //
@@ -35,6 +37,8 @@ struct CoopKernel {
   bool isLayoutShared() const {
     return form.target.has("matrix_layout_shared");
   }
+  /// Values of unseen keys may not reach the product.
+  bool dropsUnseen() const { return form.value && form.value.getMask(); }
 
   /// An error when the tiling does not describe a kernel of subgroups.
   static mlir::FailureOr<CoopKernel> plan(TiledForm &form);
@@ -51,6 +55,8 @@ struct Thread {
   Matrices matrices;
   /// Units of 16 bytes for tiles, and f32 words to reduce rows in.
   MemoryArray tiles, reduction;
+  /// i32 words: keys that some row sees, a bit each, and a vote.
+  MemoryArray seen;
   /// Thread of the workgroup, lane, subgroup of the workgroup.
   mlir::Value id, lane, subgroup;
   /// Where the subgroup's matrix lies in `reduction`.
@@ -96,7 +102,10 @@ public:
   }
   /// The scores of a block from the raw product: score region and masks, the
   /// latter only in blocks on an edge. There are none where not `isMasked`.
-  mlir::FailureOr<Fragments> finishScores(const Fragments &raw, bool isMasked);
+  /// `whenTested` is called where masks are tested.
+  mlir::FailureOr<Fragments>
+  finishScores(const Fragments &raw, bool isMasked,
+               llvm::function_ref<mlir::LogicalResult()> whenTested);
   /// Compares the scores of a block with the references of `rows`: whether one
   /// of the thread's elements has outgrown its row's (i1).
   mlir::FailureOr<mlir::Value> compare(const Fragments &scores,
@@ -141,8 +150,12 @@ public:
   /// This thread's units of the tile from `firstRow` (i32) of the view on. Rows
   /// past the end and columns behind the last are zero.
   Values fetch(mlir::Value firstRow);
-  /// Writes them to shared memory, from unit `at` of `Thread::tiles` on.
-  void store(const Values &units, int64_t at);
+  /// Writes them to shared memory, from unit `at` of `Thread::tiles` on; zeros
+  /// for rows (i32) that are not seen.
+  using IsSeen =
+      llvm::function_ref<mlir::FailureOr<mlir::Value>(mlir::Value row)>;
+  mlir::LogicalResult store(const Values &units, int64_t at,
+                            IsSeen isSeen = {});
 
 private:
   mlir::Value fetchUnit(mlir::Value row, mlir::Value unit);
@@ -161,6 +174,35 @@ private:
   mlir::Value base, stride, rows;
   /// i1: rows are whole units, where that is not known before.
   mlir::Value turnsOutAligned;
+};
+
+/// Which keys of a block some row of the task sees, and which blocks have such
+/// a key, where that is not known from positions and lengths.
+class SeenKeys {
+public:
+  SeenKeys(Thread &thread, std::deque<Slab> &slabs)
+      : thread(thread), e(thread.e), form(thread.kernel.form), slabs(slabs) {}
+
+  /// Whether values are left out in blocks that are tested, or not.
+  bool dropValues(bool isTested) const;
+  /// Forgets the block before; barriers in front and behind are the caller's.
+  void clear();
+  /// What the rows of a slab see; behind it lies a barrier.
+  mlir::LogicalResult note(Slab &slab);
+  /// Whether the key (i32) of the block is seen (i1).
+  mlir::FailureOr<mlir::Value> isSeen(mlir::Value key);
+  /// Whether any key is seen (i1); all threads ask together.
+  mlir::FailureOr<mlir::Value> isAnySeen();
+
+private:
+  bool isTestedInBranch() const {
+    return form.masked && form.masked->isAncestor(form.seen);
+  }
+
+  Thread &thread;
+  GpuEmitter &e;
+  TiledForm &form;
+  std::deque<Slab> &slabs;
 };
 
 /// The sweep of a task, from the scalars of the task to the results of the

@@ -82,6 +82,12 @@ void Matrices::write(const MemoryArray &array, Value at, Value value) {
     spirv::StoreOp::create(e.b, e.loc, to, value, nonPrivate(), IntegerAttr());
 }
 
+void Matrices::addBits(const MemoryArray &array, Value at, Value bits) {
+  spirv::AtomicOrOp::create(e.b, e.loc, bits.getType(), pointer(array, at),
+                            spirv::Scope::Workgroup,
+                            spirv::MemorySemantics::None, bits);
+}
+
 Value Matrices::load(Type type, const MemoryArray &array, Value at,
                      int64_t stride, bool isTransposed) {
   auto layout = isTransposed ? spirv::CooperativeMatrixLayoutKHR::ColumnMajor

@@ -54,6 +54,8 @@ public:
   /// Positions are i32, in elements of the array.
   mlir::Value read(const MemoryArray &array, mlir::Value at);
   void write(const MemoryArray &array, mlir::Value at, mlir::Value value);
+  /// Adds bits to a word of the workgroup.
+  void addBits(const MemoryArray &array, mlir::Value at, mlir::Value bits);
   mlir::Value load(mlir::Type type, const MemoryArray &array, mlir::Value at,
                    int64_t stride, bool isTransposed = false);
   void store(mlir::Value matrix, const MemoryArray &array, mlir::Value at,

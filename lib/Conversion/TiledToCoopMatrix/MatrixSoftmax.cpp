@@ -35,13 +35,17 @@ FailureOr<MatrixRows> MatrixSoftmax::initial() {
   return MatrixRows{*max, *sum};
 }
 
-FailureOr<Fragments> MatrixSoftmax::finishScores(const Fragments &raw,
-                                                 bool isMasked) {
+FailureOr<Fragments>
+MatrixSoftmax::finishScores(const Fragments &raw, bool isMasked,
+                            function_ref<LogicalResult()> whenTested) {
   if (form.scores)
     layout.bind(form.scores->getResult(0), raw);
   scf::IfOp masked = form.masked;
-  if (!testsSomeBlocks(form))
+  if (!testsSomeBlocks(form)) {
+    if (failed(whenTested()))
+      return failure();
     return layout.tile(form.rowMax->getOperand(0), form.blockKey);
+  }
   Value plain = masked.elseYield().getOperand(0);
   FailureOr<Fragments> result = layout.tile(plain, form.blockKey);
   if (failed(result) || !isMasked)
@@ -56,7 +60,7 @@ FailureOr<Fragments> MatrixSoftmax::finishScores(const Fragments &raw,
         cloneScalars(e, *masked.thenBlock(), slab.scalars);
         FailureOr<Fragments> tested =
             layout.tile(masked.thenYield().getOperand(0), form.blockKey);
-        valid = succeeded(tested);
+        valid = succeeded(tested) && succeeded(whenTested());
         if (!valid)
           return unmasked;
         Values elements;

@@ -13,12 +13,18 @@
 // Blocks that masks leave alone come first in a loop of their own, up to the
 // first one on an edge: that loop has less to keep in registers.
 //
+// Where a mask can hide a key from all rows, values are stored behind the
+// scores, and the next keys fetched then. Where it can hide a whole block, all
+// of this is done for blocks that are reached, whose keys are fetched at their
+// start.
+//
 // The query tile goes through the same memory before the first block, and
 // stays in registers as left sides.
 //
 //===----------------------------------------------------------------------===//
 
 #include "CoopKernel.h"
+#include "SubgroupScalars.h"
 
 using namespace mlir;
 using namespace attn;
@@ -66,7 +72,7 @@ public:
   Sweep(Thread &thread, IRMapping &scalars, std::deque<Slab> &slabs)
       : thread(thread), kernel(thread.kernel), form(kernel.form), e(thread.e),
         matrices(thread.matrices), tiles(kernel.tiles), scalars(scalars),
-        slabs(slabs) {
+        slabs(slabs), seen(thread, slabs) {
     if (form.key)
       key.emplace(thread, tiles.key, form.key, scalars);
     if (form.value)
@@ -78,7 +84,7 @@ public:
   LogicalResult run();
 
 private:
-  void loadQuery();
+  LogicalResult loadQuery();
   FailureOr<SweepState> start();
   /// The block at `position` of a sweep to `upper`, and a fetch of the next.
   FailureOr<SweepState> visit(Value position, Value upper, SweepState state,
@@ -87,7 +93,12 @@ private:
   /// `position` behind them.
   FailureOr<SweepState> visitUnmasked(Value &position, Value upper,
                                       SweepState state);
-  IRMapping enterBlock(Value position);
+  /// The block at `position`, if it is reached.
+  FailureOr<SweepState> visitReached(Value position, Value upper,
+                                     SweepState state);
+  /// Gives the scalars of the block to all slabs. Of a block that may be hidden
+  /// whole, `whetherReached` has those that its reach depends on alone.
+  LogicalResult enterBlock(Value position, bool whetherReached = false);
   /// The softmax of a block, from its raw scores to the probabilities.
   FailureOr<SmallVector<Fragments>>
   updateSoftmax(ArrayRef<Fragments> scores, SweepState &state, bool isMasked);
@@ -112,6 +123,7 @@ private:
   const CoopMatrixTiles &tiles;
   IRMapping &scalars;
   std::deque<Slab> &slabs;
+  SeenKeys seen;
   std::deque<MatrixSoftmax> softmax;
   std::optional<TileCopy> key, value;
   /// Left sides of the query tile: [slab][16 of depth].
@@ -123,13 +135,14 @@ private:
 // Products
 //===----------------------------------------------------------------------===//
 
-void Sweep::loadQuery() {
+LogicalResult Sweep::loadQuery() {
   query.resize(slabs.size());
   if (!form.query)
-    return;
+    return success();
   TileCopy copy(thread, tiles.query, form.query, scalars);
   Value firstRow = e.toI32(scalars.lookup(form.query.getIndices()[0]));
-  copy.store(copy.fetch(firstRow), 0);
+  if (failed(copy.store(copy.fetch(firstRow), 0)))
+    return failure();
   matrices.workgroupBarrier();
   int64_t pitch = tiles.query.pitch / kUnit;
   for (auto [number, slab] : llvm::enumerate(query)) {
@@ -141,6 +154,7 @@ void Sweep::loadQuery() {
                                    pitch));
   }
   matrices.workgroupBarrier();
+  return success();
 }
 
 SmallVector<Fragments> Sweep::multiplyQueryKey() {
@@ -207,12 +221,16 @@ void Sweep::multiplyProbabilitiesValue(ArrayRef<Fragments> probabilities,
 //===----------------------------------------------------------------------===//
 
 FailureOr<SweepState> Sweep::start() {
-  loadQuery();
+  if (failed(loadQuery()))
+    return failure();
   Value lower = scalars.lookup(form.sweep.getLowerBound());
   Value upper = scalars.lookup(form.sweep.getUpperBound());
-  if (key)
+  LogicalResult stored = success();
+  if (key && !form.reach)
     e.branch(e.less(lower, upper),
-             [&]() { key->store(key->fetch(e.toI32(lower)), 0); });
+             [&]() { stored = key->store(key->fetch(e.toI32(lower)), 0); });
+  if (failed(stored))
+    return failure();
   SweepState state;
   Values zero;
   if (value)
@@ -229,11 +247,28 @@ FailureOr<SweepState> Sweep::start() {
   return state;
 }
 
-IRMapping Sweep::enterBlock(Value position) {
+LogicalResult Sweep::enterBlock(Value position, bool whetherReached) {
   IRMapping block = scalars;
   block.map(form.sweep.getInductionVar(), position);
-  cloneScalars(e, *form.sweep.getBody(), block);
-  return block;
+  SubgroupScalars subgroup(e, block, e.toIndex(thread.lane), tiles.lanes);
+  auto enterSlabs = [&]() {
+    for (Slab &slab : slabs)
+      slab.scalars = block;
+  };
+  auto reduce = [&](vector::MultiDimReductionOp op) -> FailureOr<Value> {
+    Operation *any = form.seen;
+    if (!any || op.getSource().getDefiningOp() != any)
+      return subgroup.reduce(op);
+    enterSlabs();
+    return seen.isAnySeen();
+  };
+  LogicalResult cloned = whetherReached
+                             ? subgroup.clone(*form.sweep.getBody(), reduce)
+                             : subgroup.clone(*form.sweep.getBody());
+  if (succeeded(cloned) && form.reach && !whetherReached)
+    cloned = subgroup.clone(*form.reach.thenBlock());
+  enterSlabs();
+  return cloned;
 }
 
 LogicalResult Sweep::correct(SweepState &state) {
@@ -249,8 +284,11 @@ FailureOr<SmallVector<Fragments>>
 Sweep::updateSoftmax(ArrayRef<Fragments> scores, SweepState &state,
                      bool isMasked) {
   Value vote;
-  for (auto [rows, raw, max] : llvm::zip(softmax, scores, state.rows)) {
-    FailureOr<Fragments> finished = rows.finishScores(raw, isMasked);
+  for (auto [rows, raw, max, slab] :
+       llvm::zip(softmax, scores, state.rows, slabs)) {
+    Slab &noted = slab;
+    FailureOr<Fragments> finished =
+        rows.finishScores(raw, isMasked, [&]() { return seen.note(noted); });
     if (failed(finished))
       return failure();
     FailureOr<Value> grew = rows.compare(*finished, max);
@@ -284,29 +322,63 @@ FailureOr<SweepState> Sweep::visit(Value position, Value upper,
   // Behind the last block it is fetched once more, and not read.
   Value following = e.add(position, e.index(form.blockKey));
   Value next = e.select(e.less(following, upper), following, position);
-  Values fetched;
+  bool drops = seen.dropValues(isMasked), isAhead = key && !form.reach;
+  Values values, keys;
   matrices.workgroupBarrier();
+  if (drops)
+    seen.clear();
   if (value)
-    fetched = value->fetch(e.toI32(position));
+    values = value->fetch(e.toI32(position));
+  if (form.reach) {
+    if (key && failed(key->store(key->fetch(e.toI32(position)), 0)))
+      return failure();
+    matrices.workgroupBarrier();
+  }
   SmallVector<Fragments> scores = multiplyQueryKey();
-  if (value)
-    value->store(fetched, valueAt());
+  if (value && !drops && failed(value->store(values, valueAt())))
+    return failure();
   matrices.workgroupBarrier();
-  if (key)
-    fetched = key->fetch(e.toI32(next));
+  if (isAhead && !drops)
+    keys = key->fetch(e.toI32(next));
 
-  IRMapping block = enterBlock(position);
-  for (Slab &slab : slabs)
-    slab.scalars = block;
+  if (failed(enterBlock(position)))
+    return failure();
   FailureOr<SmallVector<Fragments>> probabilities =
       updateSoftmax(scores, state, isMasked);
   if (failed(probabilities))
     return failure();
+  if (drops) {
+    matrices.workgroupBarrier();
+    if (failed(value->store(values, valueAt(),
+                            [&](Value row) { return seen.isSeen(row); })))
+      return failure();
+    matrices.workgroupBarrier();
+    if (isAhead)
+      keys = key->fetch(e.toI32(next));
+  }
   if (value)
     multiplyProbabilitiesValue(*probabilities, state);
-  if (key)
-    key->store(fetched, 0);
+  if (isAhead && failed(key->store(keys, 0)))
+    return failure();
   return state;
+}
+
+FailureOr<SweepState> Sweep::visitReached(Value position, Value upper,
+                                          SweepState state) {
+  if (!form.reach)
+    return visit(position, upper, state, true);
+  if (failed(enterBlock(position, /*whetherReached=*/true)))
+    return failure();
+  Value isReached = slabs[0].scalars.lookup(form.reach.getCondition());
+  bool valid = true;
+  Values values = e.branch(isReached, state.values(), [&]() {
+    FailureOr<SweepState> after = visit(position, upper, state, true);
+    valid = succeeded(after);
+    return (valid ? *after : state).values();
+  });
+  if (!valid)
+    return failure();
+  return state.with(values);
 }
 
 FailureOr<SweepState> Sweep::visitUnmasked(Value &position, Value upper,
@@ -317,10 +389,12 @@ FailureOr<SweepState> Sweep::visitUnmasked(Value &position, Value upper,
   Values results = e.repeatWhile(
       carried,
       [&](ValueRange at) -> Value {
-        IRMapping block = enterBlock(at[0]);
-        Value isMasked = block.lookup(form.masked.getCondition());
-        Value isPlain = e.equals(isMasked, 0);
-        return e.both(e.less(at[0], upper), isPlain);
+        valid &= succeeded(enterBlock(at[0]));
+        Value isLeft = e.less(at[0], upper);
+        if (!valid)
+          return isLeft;
+        Value isMasked = slabs[0].scalars.lookup(form.masked.getCondition());
+        return e.both(isLeft, e.equals(isMasked, 0));
       },
       [&](ValueRange at) {
         SweepState inner = state.with(at.drop_front());
@@ -341,7 +415,7 @@ LogicalResult Sweep::run() {
   Value upper = scalars.lookup(form.sweep.getUpperBound());
   Value step = e.index(form.blockKey);
   FailureOr<SweepState> state = start();
-  if (succeeded(state) && MatrixSoftmax::testsSomeBlocks(form))
+  if (succeeded(state) && !form.reach && MatrixSoftmax::testsSomeBlocks(form))
     state = visitUnmasked(lower, upper, *state);
   if (failed(state))
     return failure();
@@ -350,7 +424,7 @@ LogicalResult Sweep::run() {
                           [&](Value position, ValueRange carried) {
                             SweepState inner = state->with(carried);
                             FailureOr<SweepState> after =
-                                visit(position, upper, inner, true);
+                                visitReached(position, upper, inner);
                             valid &= succeeded(after);
                             return (valid ? *after : inner).values();
                           });

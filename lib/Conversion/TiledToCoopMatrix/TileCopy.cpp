@@ -119,20 +119,29 @@ Values TileCopy::fetch(Value firstRow) {
   return result;
 }
 
-void TileCopy::store(const Values &values, int64_t at) {
+LogicalResult TileCopy::store(const Values &values, int64_t at, IsSeen isSeen) {
+  LogicalResult stored = success();
   int64_t threads = thread.kernel.tiles.threads();
   for (auto [pass, value] : llvm::enumerate(values)) {
     int64_t first = pass * threads;
     Value number = e.add(thread.id, first);
     auto write = [&, value = value]() {
-      Value row = e.div(number, unitsOfRow());
+      Value row = e.div(number, unitsOfRow()), unit = value;
       Value place =
           e.add(e.mul(row, tile.pitch / kUnit), e.rem(number, unitsOfRow()));
-      thread.matrices.write(thread.tiles, e.add(place, at), value);
+      if (isSeen) {
+        FailureOr<Value> seen = isSeen(row);
+        if (failed(seen))
+          stored = failure();
+        else
+          unit = e.select(*seen, unit, e.zero(unit.getType()));
+      }
+      thread.matrices.write(thread.tiles, e.add(place, at), unit);
     };
     if (first + threads <= total())
       write();
     else
       e.branch(e.less(number, e.i32(total())), write);
   }
+  return stored;
 }

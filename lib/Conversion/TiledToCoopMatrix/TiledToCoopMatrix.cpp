@@ -27,6 +27,7 @@
 
 #include "../Common/TaskLoop.h"
 #include "CoopKernel.h"
+#include "SubgroupScalars.h"
 #include "attn/Conversion/Passes.h"
 #include "attn/IR/MappedKernel.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -88,7 +89,10 @@ static LogicalResult emitBody(GpuEmitter &e, const CoopKernel &kernel,
 static LogicalResult emitTask(GpuEmitter &e, const CoopKernel &kernel,
                               const KernelOutline &outline, Value number) {
   IRMapping scalars = enterTaskInGroups(e, kernel, outline, number);
-  cloneScalars(e, *kernel.form.tasks.getBody(), scalars);
+  Value lane = gpu::LaneIdOp::create(e.b, e.loc, IntegerAttr());
+  SubgroupScalars subgroup(e, scalars, lane, kernel.tiles.lanes);
+  if (failed(subgroup.clone(*kernel.form.tasks.getBody())))
+    return failure();
   if (!kernel.layout)
     return emitBody(e, kernel, outline, scalars, nullptr);
   bool valid = true;

@@ -74,14 +74,3 @@ func.func @stale(%q: memref<1x1x96x16xf16>, %k: memref<1x1x96x16xf16>, %v: memre
     outs(%o : memref<1x1x96x16xf16>) : memref<1x1x96x16xf16>, memref<1x1x96x16xf16>, memref<1x1x96x16xf16>
   return
 }
-
-// -----
-
-#target = #attn.target<name = "vulkan-coopmat", family = "vulkan", arch = "vulkan1.3", capabilities = ["matrix_layout_shared"], matrix_units = [["coopmat", "f16", 16, 16, 16, 1]], subgroup_size = 32>
-func.func @masked(%q: memref<1x1x96x16xf16>, %k: memref<1x1x96x16xf16>, %v: memref<1x1x96x16xf16>, %mask: memref<1x1x96x96xi1>, %o: memref<1x1x96x16xf16>) {
-  // expected-error @+1 {{cannot map tiles to cooperative matrices: expected masks of positions and lengths alone; product = "fma" takes others}}
-  attn.attention %q, %k, %v mask(%mask : memref<1x1x96x96xi1>) target(#target)
-    tiling(#attn.tiling<block_query = 16, block_key = 16, product = "coopmat">)
-    outs(%o : memref<1x1x96x16xf16>) : memref<1x1x96x16xf16>, memref<1x1x96x16xf16>, memref<1x1x96x16xf16>
-  return
-}

@@ -382,10 +382,15 @@ TEST(TilePlanner, CooperativeMatricesTakeWhatWasMeasured) {
     EXPECT_EQ(t.blockKey, 64);
     EXPECT_EQ(t.groups, dim == 64 ? 4 : 8);
     // What the kernel declares is what was counted.
-    CoopMatrixTiles tiles(t, dim, dim, target.subgroupSize);
+    CoopMatrixTiles tiles(t, dim, dim, target.subgroupSize,
+                          /*hidesKeys=*/false);
     EXPECT_EQ(chosen.chosen.budgets[0].used, tiles.sharedBytes());
     p.hasSegments = true;
-    EXPECT_EQ(plan(p, target).tiling.product, "fma");
+    TilingPlan masked = plan(p, target);
+    EXPECT_EQ(masked.tiling.product, "coopmat");
+    CoopMatrixTiles noted(masked.tiling, dim, dim, target.subgroupSize,
+                          /*hidesKeys=*/true);
+    EXPECT_EQ(masked.chosen.budgets[0].used, noted.sharedBytes());
   }
   EXPECT_EQ(
       plan(makeProblem("f16", 4096, 64), targetNamed("amd")).tiling.product,
