@@ -127,7 +127,8 @@ static bool takesSubgroups(const TargetDescription &target,
                            const MatrixUnit &unit) {
   constexpr int64_t kSide = CoopMatrixTiles::kSide;
   return unit.m == kSide && unit.n == kSide && unit.k == kSide &&
-         target.subgroupSize > 0;
+         target.subgroupSize > 0 &&
+         (unit.type != "bf16" || target.has("bfloat16"));
 }
 
 void planner::listCoopMatrixSchedules(const AttentionProblem &problem,

@@ -145,13 +145,32 @@ Value Matrices::fromElements(Type type, ValueRange elements) {
   return matrix;
 }
 
-Value Matrices::narrow(Value value) {
-  return spirv::FConvertOp::create(e.b, e.loc, elementType, value);
+/// Of the elements, those of bf16: Vulkan leaves the direction of a conversion
+/// to the driver, and NVIDIA's cuts them off. What is rounded here is exact in
+/// any. Halves go up, which is one in 2^16.
+Value Matrices::roundToNearest(Value value) {
+  if (!elementType.isBF16())
+    return value;
+  Value bits = arith::BitcastOp::create(e.b, e.loc, e.b.getI32Type(), value);
+  bits = e.bitAnd(e.add(bits, int64_t(1) << 15), -(int64_t(1) << 16));
+  return arith::BitcastOp::create(e.b, e.loc, e.b.getF32Type(), bits);
 }
 
-Value Matrices::narrowMatrix(Value accumulator) {
+Value Matrices::narrow(Value value) {
+  return spirv::FConvertOp::create(e.b, e.loc, elementType,
+                                   roundToNearest(value));
+}
+
+Value Matrices::narrowMatrix(ValueRange elements) {
+  Values rounded;
+  for (Value element : elements) {
+    Value isNumber = arith::CmpFOp::create(
+        e.b, e.loc, arith::CmpFPredicate::ORD, element, element);
+    rounded.push_back(e.select(isNumber, roundToNearest(element), element));
+  }
   Type narrow = type(elementType, spirv::CooperativeMatrixUseKHR::MatrixAcc);
-  return spirv::FConvertOp::create(e.b, e.loc, narrow, accumulator);
+  return spirv::FConvertOp::create(e.b, e.loc, narrow,
+                                   fromElements(accumulator(), rounded));
 }
 
 //===----------------------------------------------------------------------===//

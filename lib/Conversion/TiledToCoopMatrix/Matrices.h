@@ -73,10 +73,12 @@ public:
   mlir::Value maximum(mlir::Value x, mlir::Value y) {
     return mlir::spirv::GLFMaxOp::create(e.b, e.loc, x, y);
   }
-  /// f32 to the elements of a left side, rounded to nearest.
+  /// f32 to the elements of a left side, rounded to nearest. A NaN may become
+  /// a number.
   mlir::Value narrow(mlir::Value value);
-  /// The same for a whole accumulator, which stays one.
-  mlir::Value narrowMatrix(mlir::Value accumulator);
+  /// A thread's elements of an accumulator as one of the narrow type, rounded
+  /// to nearest.
+  mlir::Value narrowMatrix(mlir::ValueRange elements);
 
   /// Whether any thread of the subgroup says so.
   mlir::Value any(mlir::Value vote);
@@ -86,6 +88,7 @@ public:
   void workgroupBarrier() { barrier(mlir::spirv::Scope::Workgroup); }
 
 private:
+  mlir::Value roundToNearest(mlir::Value value);
   mlir::Type type(mlir::Type element,
                   mlir::spirv::CooperativeMatrixUseKHR use) const;
   mlir::Value pointer(const MemoryArray &array, mlir::Value at);

@@ -96,8 +96,7 @@ static LogicalResult stageOutput(Thread &thread, const ResultRows &rows,
           return failure();
         elements.push_back(*element);
       }
-      Value matrix = matrices.fromElements(matrices.accumulator(), elements);
-      matrices.store(matrices.narrowMatrix(matrix), thread.tiles,
+      matrices.store(matrices.narrowMatrix(elements), thread.tiles,
                      e.add(first, column / kUnit), pitch);
     }
   }

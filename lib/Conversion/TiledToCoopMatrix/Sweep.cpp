@@ -187,8 +187,7 @@ Value Sweep::makeLeftSide(const Values &elements) {
     return matrices.fromElements(matrices.left(), narrow);
   }
   constexpr int64_t kPitch = CoopMatrixTiles::kReductionPitch;
-  Value matrix = matrices.narrowMatrix(
-      matrices.fromElements(matrices.accumulator(), elements));
+  Value matrix = matrices.narrowMatrix(elements);
   // What was read there before was read by all.
   matrices.subgroupBarrier();
   matrices.store(matrix, thread.reduction, thread.reductionAt, kPitch);
