@@ -65,7 +65,7 @@ struct Sweep {
   double blocks = 0;    // query blocks
   double keyBlocks = 0; // key blocks visited
   double keys = 0;      // keys computed, with the padding of partial blocks
-  double visible = 0;   // keys loaded
+  double visible = 0;   // keys loaded: whole blocks
   double longestKeys = 0, longestBlocks = 0;
 };
 } // namespace
@@ -93,6 +93,12 @@ static Sweep sweepHead(const Candidate &candidate,
         roundUp(range.hi - begin, tiling.blockKey) / tiling.blockKey,
         roundUp(range.hi - begin, candidate.rates.keyGranule));
   };
+  // Blocks are read whole, but for what lies behind the last key.
+  auto loaded = [&](AttentionProblem::KeyRange range) -> int64_t {
+    int64_t begin = range.lo / tiling.blockKey * tiling.blockKey;
+    int64_t end = begin + roundUp(range.hi - begin, tiling.blockKey);
+    return range.hi <= range.lo ? 0 : std::min(end, problem.kvLength) - begin;
+  };
   Sweep sweep;
   for (int64_t s = 0; s < samples; ++s) {
     // The last block is always among the samples: it is the longest if causal.
@@ -109,7 +115,7 @@ static Sweep sweepHead(const Candidate &candidate,
     AttentionProblem::KeyRange range = problem.visibleKeys(first, end - 1);
     sweep.keyBlocks += keyBlocks;
     sweep.keys += keys;
-    sweep.visible += range.hi - range.lo;
+    sweep.visible += loaded(range);
     sweep.longestKeys = std::max(sweep.longestKeys, keys);
     sweep.longestBlocks = std::max(sweep.longestBlocks, keyBlocks);
   }
@@ -121,8 +127,16 @@ static Sweep sweepHead(const Candidate &candidate,
   return sweep;
 }
 
+/// Bytes that the tasks of a head read more than once from the same place.
+static double again(const Sweep &sweep, const Candidate &candidate) {
+  return std::max(0.0, sweep.keyBlocks - sweep.blocks) *
+         candidate.rates.bytesAgainPerBlock;
+}
+
 static Traffic countTraffic(const Sweep &sweep, const AttentionProblem &problem,
-                            const TargetDescription &target, int64_t blockKey) {
+                            const TargetDescription &target,
+                            const Candidate &candidate) {
+  int64_t blockKey = candidate.tiling.blockKey;
   double element = problem.elementBytes();
   double heads = static_cast<double>(problem.batch) * problem.queryHeads;
   double rowBytes = (problem.headDim + problem.valueDim) * element;
@@ -160,6 +174,7 @@ static Traffic countTraffic(const Sweep &sweep, const AttentionProblem &problem,
   double repeats = std::max(0.0, traffic.tiled - queriesAndOutputs - once);
   traffic.mainMemory =
       std::min(traffic.tiled, queriesAndOutputs + once + missing * repeats);
+  traffic.tiled += heads * sweep.keyBlocks * candidate.rates.bytesAgainPerBlock;
   return traffic;
 }
 
@@ -167,8 +182,7 @@ void planner::predict(Candidate &candidate, const AttentionProblem &problem,
                       const TargetDescription &target) {
   const ScheduleRates &rates = candidate.rates;
   Sweep sweep = sweepHead(candidate, problem);
-  candidate.traffic =
-      countTraffic(sweep, problem, target, candidate.tiling.blockKey);
+  candidate.traffic = countTraffic(sweep, problem, target, candidate);
 
   double heads = static_cast<double>(problem.batch) * problem.queryHeads;
   double units = std::max<int64_t>(1, target.computeUnits);
@@ -215,9 +229,10 @@ void planner::predict(Candidate &candidate, const AttentionProblem &problem,
   if (rates.bytesInFlight > 0)
     drawn = std::min(drawn, rates.bytesInFlight / kLatency);
   if (drawn > 0)
-    p.cache = (heads * sweep.visible * rates.cacheBytesPerKey +
-               tasks * rates.cacheBytesPerTask) /
-              (std::min(units, std::max(tasks, 1.0)) * drawn * hertz);
+    p.cache =
+        (heads * sweep.visible * rates.cacheBytesPerKey +
+         heads * again(sweep, candidate) + tasks * rates.cacheBytesPerTask) /
+        (std::min(units, std::max(tasks, 1.0)) * drawn * hertz);
   if (target.bandwidthMBps > 0)
     p.memory = candidate.traffic.mainMemory / (1e6 * target.bandwidthMBps);
   // The resources work side by side, but never perfectly.

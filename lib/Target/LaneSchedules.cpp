@@ -23,7 +23,8 @@ using namespace attn::planner;
 static const char *const kShared = "shared memory";
 static const char *const kRegisters = "registers of a thread";
 
-/// Registers for addresses, loop counters and the factors of a small product.
+/// Registers for addresses, loop counters and the factors of a small product;
+/// a large one has a quad for each of its rows.
 static constexpr int64_t kOverhead = 28;
 
 /// Threads of a compute unit that hide the latency of shared memory, given the
@@ -70,10 +71,15 @@ void LaneLister::addCandidate(int64_t threads, int64_t lanes,
   LaneTiles tiles(c.tiling, target, dim, valueDim, score, hidesKeys);
   if (!tiles.isValid())
     return;
-  c.tiles = {{"query", kShared, tiles.queryBytes},
-             {"key or value block", kShared, tiles.blockBytes},
-             {"probabilities", kShared, tiles.probabilityBytes},
-             {"row statistics", kShared, tiles.reductionBytes}};
+  if (tiles.streams)
+    c.tiles = {
+        {"query or probability part", kShared, tiles.queryBytes},
+        {"key or value part, row statistics", kShared, tiles.blockBytes}};
+  else
+    c.tiles = {{"query", kShared, tiles.queryBytes},
+               {"key or value block", kShared, tiles.blockBytes},
+               {"probabilities", kShared, tiles.probabilityBytes},
+               {"row statistics", kShared, tiles.reductionBytes}};
   if (hidesKeys)
     c.tiles.push_back({"seen keys", kShared, tiles.seenBytes});
   c.tiles.push_back({"scores", kRegisters, tiles.scores() * words * 4});
@@ -81,8 +87,9 @@ void LaneLister::addCandidate(int64_t threads, int64_t lanes,
       {"accumulator", kRegisters, tiles.accumulator() * words * 4});
   c.tiles.push_back({"copies under way", kRegisters,
                      tiles.ahead * LaneTiles::kQuad * words * 4});
+  int64_t factors = tiles.streams ? (tiles.rows + 1) * LaneTiles::kQuad : 0;
   c.tiles.push_back(
-      {"factors and addresses", kRegisters, kOverhead * words * 4});
+      {"factors and addresses", kRegisters, (kOverhead + factors) * words * 4});
   addBudget(c, kShared, target.scratchBytes);
   int64_t registers =
       target.registersPerThread > 0 ? target.registersPerThread : 64;
@@ -117,6 +124,8 @@ void LaneLister::addCandidate(int64_t threads, int64_t lanes,
   rates.keyGranule = blockKey;
   rates.cacheBytesPerKey = (dim + valueDim) * element;
   rates.cacheBytesPerTask = blockQuery * (dim + valueDim) * element;
+  if (tiles.streams)
+    rates.bytesAgainPerBlock = blockQuery * dim * element;
   rates.bytesInFlight = 64.0 * threads * std::min<int64_t>(resident, 4);
   result.push_back(std::move(c));
 }

@@ -16,6 +16,13 @@ static constexpr int64_t kMostAhead = 8;
 /// A load of a quad takes as long as that many multiply-adds.
 static constexpr int64_t kLoadCost = 4;
 
+/// A thread's scores from which on a tile streams. Below, a load of a query
+/// again would be one for few products.
+static constexpr int64_t kStreamedScores = 32;
+
+/// Quads of the depth and keys of a block that are streamed together.
+static constexpr int64_t kChunk = 4, kPart = 16;
+
 LaneTiles::LaneTiles(const Tiling &tiling, const TargetDescription &target,
                      int64_t headDim, int64_t valueDim,
                      int64_t accumulatorBytes, bool hidesKeys) {
@@ -42,10 +49,33 @@ LaneTiles::LaneTiles(const Tiling &tiling, const TargetDescription &target,
     keys = k;
     quads = q;
   }
+  if (!isValid())
+    return;
+  streams = rows * keys >= kStreamedScores && rows % kQuad == 0 &&
+            accumulatorBytes == 4 && depth > 0 && width > 0 && !hidesKeys &&
+            tiling.blockKey % kPart == 0 && kPart % columnThreads == 0;
+  int64_t quadBytes = kQuad * accumulatorBytes;
+  if (streams) {
+    chunk = kChunk;
+    pitch = kChunk | 1;
+    part = kPart;
+    keyPitch = rowThreads * rowVectors() | 1;
+    ahead = std::max(divideCeil(tiling.blockQuery * chunk, threads) +
+                         divideCeil(tiling.blockKey * chunk, threads),
+                     divideCeil(part * width, threads));
+    queryBytes =
+        std::max(tiling.blockQuery * pitch, part * keyPitch) * quadBytes;
+    blockBytes = std::max({tiling.blockKey * pitch, part * width,
+                           columnThreads * tiling.blockQuery / kQuad}) *
+                 quadBytes;
+    return;
+  }
+  chunk = depth;
+  part = tiling.blockKey;
+  keyPitch = rowThreads * rowVectors();
   ahead = divideCeil(tiling.blockKey * std::max(depth, width), threads);
   if (ahead > kMostAhead)
     ahead = 0;
-  int64_t quadBytes = kQuad * accumulatorBytes;
   pitch = depth == 0 ? 0 : depth | 1;
   queryBytes = tiling.blockQuery * pitch * quadBytes;
   blockBytes = tiling.blockKey * std::max(pitch, width) * quadBytes;

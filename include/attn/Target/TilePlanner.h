@@ -82,6 +82,9 @@ struct ScheduleRates {
   /// tile, and for one query tile.
   double cacheBytesPerKey = 0;
   double cacheBytesPerTask = 0;
+  /// Bytes that a task reads again for each key block: its queries, where they
+  /// do not stay. They come from a cache.
+  double bytesAgainPerBlock = 0;
   /// Bytes that a unit has requested at any time, which bounds what it draws
   /// from memory of a given latency; 0: enough.
   double bytesInFlight = 0;

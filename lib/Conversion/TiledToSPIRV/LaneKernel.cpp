@@ -30,7 +30,7 @@ FailureOr<LaneKernel> LaneKernel::plan(TiledForm &form) {
   LaneKernel kernel{form, LaneTiles(form.tiling, form.target, form.headDim,
                                     form.valueDim,
                                     form.accumulatorType.getWidth() / 8,
-                                    /*hidesKeys=*/bool(form.seen))};
+                                    /*hidesKeys=*/form.seen || form.seenKeys)};
   const LaneTiles &tiles = kernel.tiles;
   if (!tiles.isValid())
     return form.tasks.emitOpError("cannot map tiles to lanes: ")
@@ -48,13 +48,24 @@ Thread::Thread(GpuEmitter emitter, const LaneKernel &kernel)
     : LaneThread(emitter, kernel.tiles.threads, kernel.type()), kernel(kernel) {
   const LaneTiles &tiles = kernel.tiles;
   int64_t quadBytes = LaneTiles::kQuad * type.getWidth() / 8;
-  row = e.div(id, tiles.columnThreads);
-  column = e.rem(id, tiles.columnThreads);
+  if (tiles.rowThreads > 1) {
+    Value pair = e.div(id, 2);
+    row = e.add(e.mul(e.div(pair, tiles.columnThreads), 2), e.rem(id, 2));
+    column = e.rem(pair, tiles.columnThreads);
+  } else {
+    row = e.index(0);
+    column = id;
+  }
   if (!kernel.form.sweep)
     return;
   auto rowVector = VectorType::get(tiles.rowVector(), type);
   query = allocateShared(e, tiles.queryBytes / quadBytes, quadType());
   block = allocateShared(e, tiles.blockBytes / quadBytes, quadType());
+  if (tiles.streams) {
+    probabilities = query;
+    reduction = block;
+    return;
+  }
   probabilities =
       allocateShared(e,
                      tiles.probabilityBytes /
@@ -66,9 +77,39 @@ Thread::Thread(GpuEmitter emitter, const LaneKernel &kernel)
 }
 
 Registers Thread::combineRows(const Registers &rows, Combine combine) {
+  if (kernel.tiles.streams)
+    return combineQuads(rows, combine);
   Registers places;
   for (size_t i = 0; i < rows.size(); ++i)
     places.push_back(rowOf(i));
   return LaneThread::combine(rows, places, column, kernel.tiles.columnThreads,
                              kernel.form.blockQuery, reduction, combine);
+}
+
+/// Rows of a thread side by side, in quads of `block`.
+Registers Thread::combineQuads(const Registers &rows, Combine combine) {
+  const LaneTiles &tiles = kernel.tiles;
+  constexpr int64_t kQuad = LaneTiles::kQuad;
+  int64_t quads = rows.size() / kQuad, line = tiles.rowThreads * quads;
+  Value first = e.mul(row, quads);
+  auto quadOf = [&](int64_t number) {
+    ArrayRef<Value> elements = ArrayRef(rows).slice(number * kQuad, kQuad);
+    return vector::FromElementsOp::create(e.b, e.loc, quadType(), elements);
+  };
+  barrier();
+  Value own = e.add(e.mul(column, line), first);
+  for (int64_t q = 0; q < quads; ++q)
+    reduction.store(e, quadOf(q), e.add(own, q));
+  barrier();
+  Registers result(rows.size());
+  for (int64_t c = 0; c < tiles.columnThreads; ++c)
+    for (int64_t q = 0; q < quads; ++q) {
+      Value quad = reduction.load(e, e.add(first, c * line + q));
+      for (int64_t i = 0; i < kQuad; ++i) {
+        Value part = vector::ExtractOp::create(e.b, e.loc, quad, i);
+        Value &combined = result[q * kQuad + i];
+        combined = combined ? combine(combined, part) : part;
+      }
+    }
+  return result;
 }

@@ -13,6 +13,7 @@
 //   SeenKeys.cpp      which keys some row sees
 //   LaneSoftmax.cpp   the online softmax on what a thread holds
 //   Sweep.cpp         the sweep of a workgroup
+//   StreamedSweep.cpp the same, with tiles that pass in parts
 //   Results.cpp       output and lse
 //
 //===----------------------------------------------------------------------===//
@@ -53,12 +54,16 @@ struct Thread : LaneThread {
   Thread(GpuEmitter e, const LaneKernel &kernel);
 
   /// Combines a number a row over the threads that share it. Between two calls
-  /// lies a barrier.
+  /// lies a barrier; where the tile streams, also between a call and what
+  /// `block` holds next.
   Registers combineRows(const Registers &rows, Combine combine);
   /// Of the thread's row number `i`, within the tile.
   mlir::Value rowOf(int64_t i) {
     return e.add(row, i * kernel.tiles.rowThreads);
   }
+
+private:
+  Registers combineQuads(const Registers &rows, Combine combine);
 };
 
 /// A matrix of the tiled form in main memory, for one task. Rows past the end
@@ -143,8 +148,13 @@ Registers multiplyLines(LaneThread &thread, const FactorNumbers &left,
                         const FactorQuads &right, int64_t steps,
                         Registers sums);
 
-/// Scores of the block of keys, [rows][keys].
-Registers multiplyQueryKey(Thread &thread);
+/// What the queries and keys in shared memory add to the scores, [rows][keys].
+Registers multiplyQueryKey(Thread &thread, Registers scores);
+/// Writes the probabilities of the thread's keys with the numbers `first` to
+/// `end`, of all probabilities [rows][keys], to shared memory, where the first
+/// of the workgroup's keys with these numbers is key 0.
+void storeProbabilities(Thread &thread, const Registers &probabilities,
+                        int64_t first, int64_t end);
 /// What the probabilities in shared memory add to `acc`, [rows][quads][4].
 Registers multiplyProbabilitiesValue(Thread &thread, Registers acc);
 
@@ -152,6 +162,9 @@ Registers multiplyProbabilitiesValue(Thread &thread, Registers acc);
 /// sweep, which `layout` is bound to.
 mlir::LogicalResult emitSweep(Thread &thread, mlir::IRMapping &scalars,
                               LaneLayout &layout);
+/// The same where the tile streams.
+mlir::LogicalResult emitStreamedSweep(Thread &thread, mlir::IRMapping &scalars,
+                                      LaneLayout &layout);
 /// Writes what a thread holds of a tile like the accumulator, whose rows are
 /// shared by `columnThreads` threads.
 mlir::LogicalResult writeTile(LaneThread &thread, mlir::IRMapping &scalars,

@@ -1,10 +1,11 @@
 //===- LaneProduct.cpp - Tile products by multiply-adds -------------------===//
 //
 // Rows times rows, as scores are made: a step loads a quad along the depth of
-// each of a thread's rows and keys. Lines times rows, as accumulators are: a
-// step loads the probabilities of a thread's rows for one key, which its
-// neighbours made and stored side by side, and its quads of that key's values.
-// Either multiplies everything with everything in registers.
+// each of a thread's rows, then of its keys one after the other. Lines times
+// rows, as accumulators are: a step loads the probabilities of a thread's rows
+// for one key, which its neighbours made and stored side by side, and its quads
+// of that key's values. Either multiplies everything with everything in
+// registers.
 //
 //===----------------------------------------------------------------------===//
 
@@ -80,12 +81,6 @@ Registers spv::multiplyRows(LaneThread &thread, const FactorRows &left,
     return lines;
   };
   Registers leftPadded = paddedLines(left), rightPadded = paddedLines(right);
-  auto load = [&](const SharedTile &tile, const Registers &places) {
-    SmallVector<Registers> quads;
-    for (Value place : places)
-      quads.push_back(unpack(e, tile.load(e, place)));
-    return quads;
-  };
   int64_t steps = unrolled(depth, 2);
   return e.loop(
       e.index(0), e.index(depth), e.index(steps), sums,
@@ -93,14 +88,16 @@ Registers spv::multiplyRows(LaneThread &thread, const FactorRows &left,
         Registers sums(carried);
         for (int64_t s = 0; s < steps; ++s) {
           Value step = e.add(first, s);
-          SmallVector<Registers> x =
-              load(left.tile, placesOf(e, left, leftLine, leftPadded, step));
-          SmallVector<Registers> y = load(
-              right.tile, placesOf(e, right, rightLine, rightPadded, step));
-          for (int64_t d = 0; d < LaneTiles::kQuad; ++d)
-            for (int64_t i = 0; i < left.count; ++i)
-              for (int64_t j = 0; j < right.count; ++j)
-                multiplyAdd(e, x[i][d], y[j][d], sums[i * right.count + j]);
+          SmallVector<Registers> x;
+          for (Value place : placesOf(e, left, leftLine, leftPadded, step))
+            x.push_back(unpack(e, left.tile.load(e, place)));
+          Registers places = placesOf(e, right, rightLine, rightPadded, step);
+          for (auto [j, place] : llvm::enumerate(places)) {
+            Registers y = unpack(e, right.tile.load(e, place));
+            for (int64_t d = 0; d < LaneTiles::kQuad; ++d)
+              for (int64_t i = 0; i < left.count; ++i)
+                multiplyAdd(e, x[i][d], y[d], sums[i * right.count + j]);
+          }
         }
         return sums;
       });
@@ -142,7 +139,7 @@ Registers spv::multiplyLines(LaneThread &thread, const FactorNumbers &left,
       });
 }
 
-Registers spv::multiplyQueryKey(Thread &thread) {
+Registers spv::multiplyQueryKey(Thread &thread, Registers scores) {
   const LaneTiles &tiles = thread.kernel.tiles;
   int64_t end = thread.kernel.hasPaddedKeys() ? thread.kernel.form.blockKey : 0;
   return multiplyRows(
@@ -150,19 +147,47 @@ Registers spv::multiplyQueryKey(Thread &thread) {
       {thread.query, tiles.pitch, thread.row, tiles.rows, tiles.rowThreads},
       {thread.block, tiles.pitch, thread.column, tiles.keys,
        tiles.columnThreads, end},
-      tiles.depth, Registers(tiles.scores(), thread.e.zero(thread.type)));
+      tiles.chunk, std::move(scores));
 }
 
 Registers spv::multiplyProbabilitiesValue(Thread &thread, Registers acc) {
   GpuEmitter &e = thread.e;
   const LaneTiles &tiles = thread.kernel.tiles;
-  int64_t vectors = tiles.rows / tiles.rowVector();
+  int64_t vectors = tiles.rowVectors();
   // What lies behind the last quad is for nobody to write.
   bool isPadded = tiles.quads * tiles.columnThreads != tiles.width;
   return multiplyLines(thread,
-                       {thread.probabilities, tiles.rowThreads * vectors,
+                       {thread.probabilities, tiles.keyPitch,
                         e.mul(thread.row, vectors), vectors},
                        {thread.block, tiles.width, thread.column, tiles.quads,
                         tiles.columnThreads, isPadded ? tiles.width : 0},
-                       thread.kernel.form.blockKey, std::move(acc));
+                       tiles.part, std::move(acc));
+}
+
+/// A thread's rows for one key lie side by side.
+void spv::storeProbabilities(Thread &thread, const Registers &probabilities,
+                             int64_t first, int64_t end) {
+  GpuEmitter &e = thread.e;
+  const LaneTiles &tiles = thread.kernel.tiles;
+  auto type = cast<VectorType>(thread.probabilities.type());
+  int64_t size = tiles.rowVector();
+  Value firstRows = e.mul(thread.row, tiles.rowVectors());
+  for (int64_t j = first; j < end; ++j) {
+    Value key = e.add(thread.column, (j - first) * tiles.columnThreads);
+    Value line = e.add(e.mul(key, tiles.keyPitch), firstRows);
+    auto store = [&]() {
+      for (int64_t v = 0; v < tiles.rowVectors(); ++v) {
+        Registers elements;
+        for (int64_t i = v * size; i < (v + 1) * size; ++i)
+          elements.push_back(probabilities[i * tiles.keys + j]);
+        Value vector =
+            vector::FromElementsOp::create(e.b, e.loc, type, elements);
+        thread.probabilities.store(e, vector, e.add(line, v));
+      }
+    };
+    if (thread.kernel.hasPaddedKeys())
+      e.branch(e.less(key, e.index(tiles.part)), store);
+    else
+      store();
+  }
 }

@@ -130,6 +130,10 @@ FailureOr<Registers> LaneSoftmax::update(const Registers &scores, Registers max,
     state = state.with(values);
     layout.bindRows(form.rescale.getResult(0), state.max);
   }
+  // The result is rounded to 16 bits: the device's own function will do.
+  if (form.elementType.getWidth() == 16 &&
+      StringRef(form.target.arch).starts_with("vulkan"))
+    form.probabilities.setFastmath(arith::FastMathFlags::afn);
   FailureOr<Registers> tile = layout.scores(form.probabilities->getResult(0));
   if (failed(tile))
     return failure();

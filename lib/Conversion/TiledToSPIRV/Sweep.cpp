@@ -31,7 +31,7 @@ class Sweep {
 public:
   Sweep(Thread &thread, IRMapping &scalars, LaneLayout &layout)
       : thread(thread), kernel(thread.kernel), form(kernel.form), e(thread.e),
-        scalars(scalars), layout(layout), softmax(thread, layout, scalars),
+        scalars(scalars), softmax(thread, layout, scalars),
         seen(thread, layout, scalars, thread.seen,
              {form.seen, form.masked, form.seenKeys, form.blockKey,
               kernel.tiles.rowThreads, kernel.hasPaddedKeys()},
@@ -60,14 +60,12 @@ private:
   LogicalResult enterBlock(Value position);
   FailureOr<SoftmaxState> visit(Value position, SoftmaxState state,
                                 Registers &keys);
-  void storeProbabilities(const Registers &probabilities);
 
   Thread &thread;
   const LaneKernel &kernel;
   TiledForm &form;
   GpuEmitter &e;
   IRMapping &scalars;
-  LaneLayout &layout;
   LaneSoftmax softmax;
   SeenKeys seen;
   std::optional<TileCopy> key, value;
@@ -90,32 +88,6 @@ LogicalResult Sweep::enterBlock(Value position) {
                         return seen.voteAny();
                       return lane.reduce(op);
                     });
-}
-
-/// A thread's rows for one key lie side by side.
-void Sweep::storeProbabilities(const Registers &probabilities) {
-  const LaneTiles &tiles = kernel.tiles;
-  int64_t size = tiles.rowVector(), vectors = tiles.rows / size;
-  Value firstRows = e.mul(thread.row, vectors);
-  for (int64_t j = 0; j < tiles.keys; ++j) {
-    Value key = layout.keyNumbers()[j];
-    Value line = e.add(e.mul(key, tiles.rowThreads * vectors), firstRows);
-    auto store = [&]() {
-      for (int64_t v = 0; v < vectors; ++v) {
-        Registers elements;
-        for (int64_t i = v * size; i < (v + 1) * size; ++i)
-          elements.push_back(probabilities[i * tiles.keys + j]);
-        Value vector = vector::FromElementsOp::create(
-            e.b, e.loc, cast<VectorType>(thread.probabilities.type()),
-            elements);
-        thread.probabilities.store(e, vector, e.add(line, v));
-      }
-    };
-    if (kernel.hasPaddedKeys())
-      e.branch(e.less(key, e.index(form.blockKey)), store);
-    else
-      store();
-  }
 }
 
 Registers Sweep::loadKeys(Value position) {
@@ -145,8 +117,9 @@ FailureOr<SoftmaxState> Sweep::visit(Value position, SoftmaxState state,
   Registers values;
   if (loadsValuesAhead())
     values = value->load(position);
+  Registers zeros(kernel.tiles.scores(), e.zero(kernel.type()));
   FailureOr<Registers> scores =
-      softmax.finishScores(multiplyQueryKey(thread), [&]() {
+      softmax.finishScores(multiplyQueryKey(thread, zeros), [&]() {
         return kernel.dropsUnseen() ? seen.note() : success();
       });
   if (failed(scores))
@@ -163,7 +136,7 @@ FailureOr<SoftmaxState> Sweep::visit(Value position, SoftmaxState state,
   if (failed(probabilities))
     return failure();
   if (value) {
-    storeProbabilities(*probabilities);
+    storeProbabilities(thread, *probabilities, 0, kernel.tiles.keys);
     thread.barrier();
   }
   keys = loadKeys(e.add(position, form.blockKey));
@@ -220,5 +193,7 @@ LogicalResult Sweep::run() {
 
 LogicalResult spv::emitSweep(Thread &thread, IRMapping &scalars,
                              LaneLayout &layout) {
+  if (thread.kernel.tiles.streams)
+    return emitStreamedSweep(thread, scalars, layout);
   return Sweep(thread, scalars, layout).run();
 }

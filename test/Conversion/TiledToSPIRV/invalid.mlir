@@ -46,9 +46,9 @@ func.func @rows(%q: memref<1x1x64x16xf32>, %k: memref<1x1x64x16xf32>, %v: memref
 
 #target = #attn.target<name = "vulkan", family = "vulkan", arch = "vulkan1.1", max_workgroup_threads = 128, scratch_bytes = 16384>
 func.func @memory(%q: memref<1x1x64x128xf32>, %k: memref<1x1x64x128xf32>, %v: memref<1x1x64x128xf32>, %o: memref<1x1x64x128xf32>) {
-  // expected-error @+1 {{cannot map tiles to lanes: they need 59904 bytes of shared memory, and 'vulkan' has 16384; give smaller blocks}}
+  // expected-error @+1 {{cannot map tiles to lanes: they need 27904 bytes of shared memory, and 'vulkan' has 16384; give smaller blocks}}
   attn.attention %q, %k, %v target(#target)
-    tiling(#attn.tiling<block_query = 32, block_key = 64>)
+    tiling(#attn.tiling<block_query = 32, block_key = 16>)
     outs(%o : memref<1x1x64x128xf32>) : memref<1x1x64x128xf32>, memref<1x1x64x128xf32>, memref<1x1x64x128xf32>
   return
 }
