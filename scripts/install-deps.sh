@@ -16,6 +16,7 @@ packages=(
   libmlir-22-dev mlir-22-tools llvm-22-dev llvm-22-tools libomp-22-dev
   libgtest-dev clang-format-22 codespell python3 python3-numpy qemu-user
   libvulkan-dev mesa-vulkan-drivers vulkan-validationlayers spirv-tools
+  pocl-opencl-icd ocl-icd-libopencl1 llvm-spirv-15
 )
 say() { printf '%s\n' "$*"; }
 fail() { printf 'install-deps: %s\n' "$*" >&2; exit 1; }

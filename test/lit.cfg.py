@@ -72,6 +72,10 @@ if drivers:
     config.available_features.add("vulkan")
 config.environment["ATTN_VULKAN_VALIDATION"] = "1"
 
+# A device behind OpenCL's loader, and what makes SPIR-V of use to it.
+if glob.glob("/etc/OpenCL/vendors/*.icd") and shutil.which("llvm-spirv-15"):
+    config.available_features.add("opencl")
+
 if shutil.which("spirv-val") and shutil.which("spirv-dis"):
     config.available_features.add("spirv-val")
 

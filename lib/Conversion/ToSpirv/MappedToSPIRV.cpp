@@ -98,6 +98,26 @@ struct OpenCLIndex : public OpConversionPattern<OpTy> {
   }
 };
 
+/// Khronos' translator to LLVM, up to version 15, makes vectors of constants
+/// alone at once.
+struct OpenCLVector : public OpConversionPattern<vector::FromElementsOp> {
+  using OpConversionPattern::OpConversionPattern;
+  LogicalResult
+  matchAndRewrite(vector::FromElementsOp op, OpAdaptor adaptor,
+                  ConversionPatternRewriter &rewriter) const override {
+    Type type = getTypeConverter()->convertType(op.getType());
+    if (!isa_and_nonnull<VectorType>(type))
+      return rewriter.notifyMatchFailure(op, "a vector of one number");
+    Value vector = spirv::UndefOp::create(rewriter, op.getLoc(), type);
+    for (auto [i, element] : llvm::enumerate(adaptor.getElements()))
+      vector = spirv::CompositeInsertOp::create(
+          rewriter, op.getLoc(), element, vector,
+          ArrayRef(static_cast<int32_t>(i)));
+    rewriter.replaceOp(op, vector);
+    return success();
+  }
+};
+
 /// What attn-math-to-spirv left is to be the device's own.
 struct FastExp2 : public OpConversionPattern<math::Exp2Op> {
   using OpConversionPattern::OpConversionPattern;
@@ -340,8 +360,8 @@ static LogicalResult convert(spirv::FuncOp function,
   if (environment.getClientAPI() == spirv::ClientAPI::OpenCL)
     patterns
         .add<OpenCLIndex<gpu::ThreadIdOp, spirv::BuiltIn::LocalInvocationId>,
-             OpenCLIndex<gpu::BlockIdOp, spirv::BuiltIn::WorkgroupId>>(
-            types, context, PatternBenefit(10));
+             OpenCLIndex<gpu::BlockIdOp, spirv::BuiltIn::WorkgroupId>,
+             OpenCLVector>(types, context, PatternBenefit(10));
   std::unique_ptr<ConversionTarget> target =
       SPIRVConversionTarget::get(environment);
   target->addLegalOp<UnrealizedConversionCastOp>();
