@@ -23,7 +23,7 @@ static const char *const kRegisters = "registers of a thread";
 /// Registers beside tiles: addresses, factors, what is tested or added to a
 /// score, and the polynomial that is an f64 exponential.
 static constexpr int64_t kOverhead = 44, kPositionOverhead = 8,
-                         kOperandOverhead = 40, kDoubleOverhead = 32;
+                         kOperandOverhead = 54, kDoubleOverhead = 32;
 
 namespace {
 struct WarpBackwardLister {

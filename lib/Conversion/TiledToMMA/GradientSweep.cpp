@@ -141,19 +141,35 @@ private:
 // Layouts
 //===----------------------------------------------------------------------===//
 
+namespace {
+/// Where the thread's elements of a block begin (i32), made where it is used:
+/// kept from block to block it would take registers of the accumulators.
+struct Place {
+  Value row, column;
+
+  explicit Place(Thread &thread) {
+    GpuEmitter &e = thread.e;
+    Value id = thread.readId(), lane = e.bitAnd(id, MmaTiles::kLanes - 1);
+    Value group = e.div(id, MmaTiles::kLanes * thread.kernel.split);
+    row = e.add(e.mul(group, MmaTiles::kRows), e.div(lane, 4));
+    column = e.mul(e.bitAnd(lane, 3), 2);
+  }
+};
+} // namespace
+
 template <>
 TransposedLayout
 GradientSweep<TransposedLayout>::makeLayout(TileSlicer &slicer) {
-  return TransposedLayout(e, slicer, e.add(thread.warpRow, thread.row()),
-                          thread.column());
+  Place place(thread);
+  return TransposedLayout(e, slicer, place.row, place.column);
 }
 
 template <>
 AccumulatorLayout
 GradientSweep<AccumulatorLayout>::makeLayout(TileSlicer &slicer) {
-  return AccumulatorLayout(e, slicer,
-                           e.toIndex(e.add(thread.warpRow, thread.row())),
-                           e.toIndex(thread.column()));
+  Place place(thread);
+  return AccumulatorLayout(e, slicer, e.toIndex(place.row),
+                           e.toIndex(place.column));
 }
 
 /// A number for each query of the thread, two at a time: scratch has whole
@@ -169,7 +185,7 @@ static SmallVector<Value> readPerQuery(Thread &thread, IRMapping &scalars,
       e.b, e.loc, meta.getBaseBuffer());
   Value first =
       e.add(e.add(meta.getOffset(), scalars.lookup(read.getIndices()[0])),
-            e.toIndex(thread.column()));
+            e.toIndex(Place(thread).column));
   address = arith::IndexCastOp::create(e.b, e.loc, e.b.getI64Type(),
                                        e.add(address, e.mul(first, bytes)));
   auto pointer = LLVM::LLVMPointerType::get(e.b.getContext(), 1);
