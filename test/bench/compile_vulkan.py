@@ -2,11 +2,13 @@
 """Kernels for a Vulkan device, to be checked and timed by bench_vulkan.py.
 
     compile_vulkan.py FOLDER [--target=vulkan-coopmat] [--attn-opt=build/bin/attn-opt]
+                      [--gradients]
 
 A device is often a machine without a compiler: FOLDER holds all that it needs but
-attn-launch-static. Problems to be timed have B S = 16384 and H D = 2048; those to be
-checked are short, have tails and groups, and come with inputs and the answer in f64.
-f32, and f16 in the kernels named "lanes", is multiplied without matrices. Needs numpy.
+attn-launch-static. Problems to be timed have B S = 16384 and H D = 2048, gradients B S =
+4096; those to be checked are short, have tails and groups, and come with inputs and the
+answer in f64. f32, and f16 in the kernels named "lanes", is multiplied without matrices, and
+so are gradients. Needs numpy.
 """
 
 import argparse
@@ -30,6 +32,13 @@ CHECKED = [
     for element in ("f16", "bf16", "f32", "lanes")
 ]
 
+GRADIENTS = [
+    (dim, causal, element)
+    for dim in (64, 128)
+    for causal in (False, True)
+    for element in ("f32", "f16", "bf16")
+]
+
 
 def module(batch, heads, groups, length, dim, variant, element):
     words, mask = {"full": "", "causal": "causal"}.get(variant), ""
@@ -50,6 +59,20 @@ def module(batch, heads, groups, length, dim, variant, element):
     return f"""func.func @attention(%q: {query}, %k: {key}, %v: {key}{mask}) -> ({query}, {lse}) {{
   %o, %lse = attn.attention %q, %k, %v {words} : {query}, {key}, {key} -> {query}, {lse}
   return %o, %lse : {query}, {lse}
+}}
+"""
+
+
+def gradient_module(batch, heads, groups, length, dim, causal, element):
+    query = f"tensor<{batch}x{heads}x{length}x{dim}x{element}>"
+    key = f"tensor<{batch}x{groups}x{length}x{dim}x{element}>"
+    lse = f"tensor<{batch}x{heads}x{length}xf32>"
+    word = " causal" if causal else ""
+    return f"""func.func @gradients(%q: {query}, %k: {key}, %v: {key}, %o: {query}, %l: {lse}, %do: {query})
+    -> ({query}, {key}, {key}) {{
+  %g:3 = attn.attention_backward %q, %k, %v, %o, %l, %do{word}
+    : {query}, {key}, {key}, {query}, {lse}, {query} -> {query}, {key}, {key}
+  return %g#0, %g#1, %g#2 : {query}, {key}, {key}
 }}
 """
 
@@ -77,11 +100,62 @@ def answer(query, key, value, seen):
     return weights / total @ value, (most + np.log(total))[..., 0]
 
 
+def gradients(query, key, value, output, lse, gradient, seen):
+    groups, repeat = key.shape[1], query.shape[1] // key.shape[1]
+    keys, values = np.repeat(key, repeat, 1), np.repeat(value, repeat, 1)
+    scale = 1 / np.sqrt(query.shape[-1])
+    weights = np.exp(query @ keys.swapaxes(-1, -2) * scale - lse[..., None])
+    weights = np.where(seen, weights, 0)
+    delta = (gradient * output).sum(-1, keepdims=True)
+    slopes = weights * (gradient @ values.swapaxes(-1, -2) - delta) * scale
+
+    def summed(each):  # over the heads of a group
+        return each.reshape(len(each), groups, repeat, *each.shape[2:]).sum(2)
+
+    return {
+        "query_gradient": slopes @ keys,
+        "key_gradient": summed(slopes.swapaxes(-1, -2) @ query),
+        "value_gradient": summed(weights.swapaxes(-1, -2) @ gradient),
+    }
+
+
+def write_gradients(folder, compile_kernel):
+    random = np.random.default_rng()
+    for dim, causal, element in GRADIENTS:
+        kind = f"grad-{element}-d{dim}-{'causal' if causal else 'full'}"
+        length, heads = 4096, 2048 // dim
+        text = gradient_module(1, heads, heads, length, dim, causal, element)
+        compile_kernel(f"time-{kind}", text)
+        batch, heads, groups, length = 2, 6, 2, 199
+        text = gradient_module(batch, heads, groups, length, dim, causal, element)
+        compile_kernel(f"check-{kind}", text)
+
+        def save(part, values, form):
+            wide, stored = rounded(values, form)
+            np.save(folder / f"check-{kind}.{part}.npy", stored)
+            return wide
+
+        exact = [
+            save(part, random.standard_normal((batch, count, length, dim)), element)
+            for part, count in (("query", heads), ("key", groups), ("value", groups))
+        ]
+        seen = np.ones((length, length), bool)
+        seen = np.tril(seen) if causal else seen
+        output, lse = answer(*exact, seen)
+        exact += [save("output", output, element), save("lse", lse, "f32")]
+        drawn = random.standard_normal(output.shape)
+        exact.append(save("output_gradient", drawn, element))
+        for part, values in gradients(*exact, seen).items():
+            np.save(folder / f"check-{kind}.{part}.npy", values.astype(np.float32))
+    print(f"{len(GRADIENTS)} gradients to time and to check: {folder}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--target", default="vulkan-coopmat")
     parser.add_argument("--attn-opt", default="build/bin/attn-opt")
+    parser.add_argument("--gradients", action="store_true")
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
 
@@ -94,6 +168,8 @@ def main():
             check=True,
         )
 
+    if args.gradients:
+        return write_gradients(args.folder, compile_kernel)
     for dim, length, variant, element in TIMED:
         name = f"time-{element}-d{dim}-s{length}-{variant}"
         shape = 16384 // length, 2048 // dim, 2048 // dim, length, dim
