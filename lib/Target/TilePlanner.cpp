@@ -75,10 +75,15 @@ static llvm::Error noUnitError(const AttentionProblem &problem,
   std::vector<std::string> units;
   for (const MatrixUnit &unit : target.matrixUnits)
     units.push_back(unit.kind + " " + unit.type);
+  std::string given =
+      units.empty() ? "no matrix unit" : llvm::join(units, ", ");
+  const char *held = problem.accumulatorBytes() == 8 ? "f64" : "f32";
+  if (problem.isBackward)
+    return fail("gradients of {0} need the unit fma {1}, and target '{2}' has "
+                "{3}; choose a target that has it, such as cpu",
+                problem.elementType, held, target.name, given);
   return fail("target '{0}' cannot multiply {1} into {2}; it has {3}",
-              target.name, problem.elementType,
-              problem.accumulatorBytes() == 8 ? "f64" : "f32",
-              units.empty() ? "no matrix unit" : llvm::join(units, ", "));
+              target.name, problem.elementType, held, given);
 }
 
 /// How far a candidate is over its tightest budget; 1 just fits.
@@ -158,10 +163,6 @@ llvm::Expected<TilingPlan> attn::selectTiling(const AttentionProblem &problem,
   AttentionProblem sized = problem.withRepresentativeSizes();
   Candidates all;
   listSchedules(sized, target, all);
-  if (all.empty() && problem.isBackward && target.family != "cpu")
-    return fail("target '{0}' has no schedule of these gradients yet; state "
-                "tiling sizes, or choose a cpu target",
-                target.name);
   if (all.empty())
     return noUnitError(problem, target);
 
