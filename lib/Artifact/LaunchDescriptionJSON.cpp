@@ -117,6 +117,20 @@ static void writeSizes(json::OStream &j, const KernelLaunch &kernel) {
   j.attribute("shared_memory_bytes", kernel.sharedMemoryBytes);
 }
 
+static void writeKernels(json::OStream &j, StringRef field,
+                         ArrayRef<KernelLaunch> kernels) {
+  if (kernels.empty())
+    return;
+  j.attributeArray(field, [&] {
+    for (const KernelLaunch &kernel : kernels)
+      j.object([&] {
+        j.attribute("entry", kernel.entry);
+        writeTensorMaps(j, kernel);
+        writeSizes(j, kernel);
+      });
+  });
+}
+
 std::string LaunchDescription::toJSON() const {
   std::string text;
   raw_string_ostream os(text);
@@ -139,15 +153,8 @@ std::string LaunchDescription::toJSON() const {
     if (isSpirv())
       writeSpirv(j, *this);
     writeSizes(j, *this);
-    if (!then.empty())
-      j.attributeArray("then", [&] {
-        for (const KernelLaunch &kernel : then)
-          j.object([&] {
-            j.attribute("entry", kernel.entry);
-            writeTensorMaps(j, kernel);
-            writeSizes(j, kernel);
-          });
-      });
+    writeKernels(j, "then", then);
+    writeKernels(j, "otherwise", otherwise);
     j.attribute("workspace_bytes", workspaceBytes);
     j.attribute("flops", flops);
   });
@@ -436,9 +443,9 @@ static void readSizes(FieldReader &reader, KernelLaunch &kernel) {
     copy(workgroup, kernel.workgroup.begin());
 }
 
-static void readFollowing(const json::Value &value, std::string where,
-                          const LaunchDescription &d, KernelLaunch &kernel,
-                          std::string &problem) {
+static void readKernel(const json::Value &value, std::string where,
+                       const LaunchDescription &d, KernelLaunch &kernel,
+                       std::string &problem) {
   if (!value.getAsObject()) {
     problem = where + "is no object";
     return;
@@ -448,6 +455,19 @@ static void readFollowing(const json::Value &value, std::string where,
   readTensorMaps(reader, d, kernel, problem);
   readSizes(reader, kernel);
   reader.finish();
+}
+
+/// Kernels beside the first, counted from `first` in errors.
+static void readKernels(FieldReader &reader, StringRef field, size_t first,
+                        const LaunchDescription &d,
+                        std::vector<KernelLaunch> &kernels,
+                        std::string &problem) {
+  if (!reader.has(field))
+    return;
+  if (const json::Array *array = reader.array(field))
+    for (size_t i = 0; i < array->size() && problem.empty(); ++i)
+      readKernel((*array)[i], ("kernel " + Twine(first + i) + " ").str(), d,
+                 kernels.emplace_back(), problem);
 }
 
 Expected<LaunchDescription> LaunchDescription::fromJSON(StringRef text,
@@ -491,11 +511,8 @@ Expected<LaunchDescription> LaunchDescription::fromJSON(StringRef text,
   if (d.isSpirv())
     readSpirv(reader, d, problem);
   readSizes(reader, d);
-  if (reader.has("then"))
-    if (const json::Array *kernels = reader.array("then"))
-      for (size_t i = 0; i < kernels->size() && problem.empty(); ++i)
-        readFollowing((*kernels)[i], ("kernel " + Twine(i + 1) + " ").str(), d,
-                      d.then.emplace_back(), problem);
+  readKernels(reader, "then", 1, d, d.then, problem);
+  readKernels(reader, "otherwise", 1 + d.then.size(), d, d.otherwise, problem);
   reader.text("workspace_bytes", d.workspaceBytes);
   reader.text("flops", d.flops);
   reader.finish();

@@ -16,6 +16,7 @@
 #include "Ptxas.h"
 #include "SpirvBinary.h"
 #include "attn/IR/Attn.h"
+#include "attn/IR/Fallback.h"
 #include "attn/IR/TiledForm.h"
 #include "attn/Pipelines/Pipelines.h"
 #include "attn/Target/KnownTargets.h"
@@ -113,10 +114,14 @@ llvm::Error Compilation::selectEntry() {
   if (!entry)
     return entry.takeError();
   entryName = entry->getName().str();
-  for (auto function : module->getOps<func::FuncOp>())
-    SymbolTable::setSymbolVisibility(
-        function, function == *entry ? SymbolTable::Visibility::Public
-                                     : SymbolTable::Visibility::Private);
+  for (auto function : module->getOps<func::FuncOp>()) {
+    FlatSymbolRefAttr fallback = getFallback(function);
+    bool isKept =
+        function == *entry || (fallback && fallback.getValue() == entryName);
+    SymbolTable::setSymbolVisibility(function,
+                                     isKept ? SymbolTable::Visibility::Public
+                                            : SymbolTable::Visibility::Private);
+  }
   PassManager passes(module->getContext());
   passes.addPass(createSymbolDCEPass());
   if (failed(passes.run(*module)))

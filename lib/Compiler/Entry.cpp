@@ -5,6 +5,7 @@
 #include "attn/Artifact/File.h"
 #include "attn/Compiler/Compiler.h"
 #include "attn/IR/Attn.h"
+#include "attn/IR/Fallback.h"
 #include "attn/IR/TiledForm.h"
 #include "mlir/Parser/Parser.h"
 #include "llvm/ADT/StringExtras.h"
@@ -56,7 +57,7 @@ llvm::Expected<func::FuncOp> attn::findEntry(ModuleOp module,
     allNames.push_back(name);
     if (options.entry == function.getName())
       return function;
-    if (!holdsAttention(function))
+    if (!holdsAttention(function) || getFallback(function))
       continue;
     found.push_back(function);
     names.push_back(name);

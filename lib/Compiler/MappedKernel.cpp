@@ -3,6 +3,7 @@
 #include "MappedKernel.h"
 #include "Describe.h"
 #include "attn/IR/Attn.h"
+#include "attn/IR/Fallback.h"
 #include "attn/IR/MappedKernel.h"
 #include "attn/IR/TiledForm.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -13,11 +14,12 @@ using namespace mlir;
 using namespace attn;
 
 SmallVector<gpu::GPUFuncOp> attn::findKernels(ModuleOp module) {
-  SmallVector<gpu::GPUFuncOp> kernels;
+  SmallVector<gpu::GPUFuncOp> kernels, fallbacks;
   for (auto module : module.getOps<gpu::GPUModuleOp>())
     for (auto function : module.getOps<gpu::GPUFuncOp>())
       if (function->hasAttr(kLaunchAttrName))
-        kernels.push_back(function);
+        (getFallback(function) ? fallbacks : kernels).push_back(function);
+  kernels.append(fallbacks);
   return kernels;
 }
 
@@ -133,6 +135,16 @@ static llvm::Error addLaunch(gpu::GPUFuncOp kernel, const Launch &mapped,
   return llvm::Error::success();
 }
 
+/// Kernels that are launched together say the same; those that take their place
+/// may need another workspace.
+static void addWorkspace(const std::string &bytes, LaunchDescription &launch) {
+  std::string &all = launch.workspaceBytes;
+  if (all == "0")
+    all = bytes;
+  else if (all != bytes && !StringRef(all).ends_with(", " + bytes + ")"))
+    all = "max(" + all + ", " + bytes + ")";
+}
+
 llvm::Error attn::addLaunches(ArrayRef<gpu::GPUFuncOp> kernels,
                               LaunchDescription &launch) {
   for (gpu::GPUFuncOp kernel : kernels) {
@@ -140,7 +152,9 @@ llvm::Error attn::addLaunches(ArrayRef<gpu::GPUFuncOp> kernels,
     if (failed(mapped))
       return llvm::createStringError("attn.launch is malformed");
     bool isFirst = kernel == kernels.front();
-    KernelLaunch &own = isFirst ? launch : launch.then.emplace_back();
+    KernelLaunch &own = isFirst               ? launch
+                        : getFallback(kernel) ? launch.otherwise.emplace_back()
+                                              : launch.then.emplace_back();
     if (llvm::Error error = addLaunch(kernel, *mapped, launch, own))
       return error;
     auto target =
@@ -149,7 +163,7 @@ llvm::Error attn::addLaunches(ArrayRef<gpu::GPUFuncOp> kernels,
     if (isSpirv)
       splitGrid(own);
     if (!mapped->workspace.empty())
-      launch.workspaceBytes = renameSizes(mapped->workspace, launch);
+      addWorkspace(renameSizes(mapped->workspace, launch), launch);
     if (!isFirst)
       continue;
     launch.subgroupSize = mapped->subgroupSize;

@@ -11,7 +11,7 @@
 namespace attn {
 
 /// The kernels of a module at stage mapped or later, in the order in which they
-/// are launched.
+/// are launched, and behind them those that can take their place.
 llvm::SmallVector<mlir::gpu::GPUFuncOp> findKernels(mlir::ModuleOp module);
 
 /// Arguments called arg0, arg1 and so on and their open sizes arg0_dim1, for a

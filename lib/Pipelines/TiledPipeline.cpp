@@ -19,6 +19,7 @@ void attn::addPassesToAttn(OpPassManager &pm) {
 
 void attn::addPassesToConfigured(OpPassManager &pm, std::string target) {
   pm.addPass(createSelectTiling({std::move(target)}));
+  pm.addPass(createAddFallback());
 }
 
 /// Tensors become memrefs. A function's tensor arguments are taken as packed

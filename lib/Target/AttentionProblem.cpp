@@ -64,31 +64,44 @@ double AttentionProblem::visiblePairs() const {
   return std::max(pairs, 0.0);
 }
 
-/// Strides in front of the innermost one; those of a tensor are its buffer's.
-static bool hasWholeUnits(mlir::ShapedType type) {
+namespace {
+/// Whether rows lie at whole units of 16 bytes, or only a launch knows.
+enum class WholeUnits { No, Open, Yes };
+} // namespace
+
+/// The offset, and the strides in front of the innermost one. Those of a tensor
+/// are its buffer's.
+static WholeUnits countWholeUnits(mlir::ShapedType type) {
   constexpr int64_t kUnit = 16;
   int64_t bytes = type.getElementTypeBitWidth() / 8;
-  llvm::SmallVector<int64_t> strides;
-  if (auto memref = llvm::dyn_cast<mlir::MemRefType>(type)) {
-    strides = memref.getStridesAndOffset().first;
+  llvm::SmallVector<int64_t> distances;
+  auto memref = llvm::dyn_cast<mlir::MemRefType>(type);
+  if (memref && !memref.getLayout().isIdentity()) {
+    auto [strides, offset] = memref.getStridesAndOffset();
+    if (strides.back() != 1)
+      return WholeUnits::No;
+    distances = strides;
+    distances.back() = offset;
   } else {
-    strides.assign(1, 1);
+    int64_t stride = 1;
     for (int64_t size : llvm::reverse(type.getShape().drop_front())) {
-      bool isKnown = strides.back() != mlir::ShapedType::kDynamic &&
-                     size != mlir::ShapedType::kDynamic;
       // An unknown multiple of whole units is one of whole units.
-      if (!isKnown && strides.back() != 1)
+      if (size == mlir::ShapedType::kDynamic && stride != 1)
         break;
-      strides.push_back(isKnown ? size * strides.back()
-                                : mlir::ShapedType::kDynamic);
+      stride = size == mlir::ShapedType::kDynamic ? size : stride * size;
+      distances.push_back(stride);
+      if (stride == mlir::ShapedType::kDynamic)
+        break;
     }
-    std::reverse(strides.begin(), strides.end());
   }
-  if (strides.back() != 1)
-    return false;
-  return llvm::all_of(llvm::ArrayRef(strides).drop_back(), [&](int64_t stride) {
-    return stride == mlir::ShapedType::kDynamic || stride * bytes % kUnit == 0;
-  });
+  bool isOpen = false;
+  for (int64_t distance : distances) {
+    if (distance == mlir::ShapedType::kDynamic)
+      isOpen = true;
+    else if (distance * bytes % kUnit != 0)
+      return WholeUnits::No;
+  }
+  return isOpen ? WholeUnits::Open : WholeUnits::Yes;
 }
 
 AttentionProblem attn::getProblem(AttentionOpInterface op) {
@@ -139,9 +152,14 @@ AttentionProblem attn::getProblem(AttentionOpInterface op) {
     for (mlir::Value gradient : gradients.take_front(3))
       tiles.push_back(typeOf(gradient));
   }
-  p.hasTensorMaps = llvm::all_of(tiles, [&](mlir::ShapedType type) {
-    return type.getElementTypeBitWidth() == element.getWidth() &&
-           hasWholeUnits(type);
-  });
+  p.hasTensorMaps = true;
+  for (mlir::ShapedType type : tiles) {
+    WholeUnits units = countWholeUnits(type);
+    if (type.getElementTypeBitWidth() != element.getWidth() ||
+        units == WholeUnits::No)
+      p.hasTensorMaps = false;
+    p.mapsDependOnLaunch |= units == WholeUnits::Open;
+  }
+  p.mapsDependOnLaunch &= p.hasTensorMaps;
   return p;
 }

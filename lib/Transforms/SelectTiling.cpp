@@ -1,6 +1,6 @@
 //===- SelectTiling.cpp - Choose target and tile sizes --------------------===//
 //
-// The only pass that decides sizes. An op without `#attn.target` gets the
+// The pass that decides sizes. An op without `#attn.target` gets the
 // target that the option names; an op without `#attn.tiling` gets the
 // planner's choice for its target. What is already there was decided by
 // somebody else and is kept, so the pass can run any number of times.

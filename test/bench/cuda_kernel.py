@@ -73,8 +73,9 @@ class CudaKernel:
         torch.empty(1, device="cuda")  # makes torch's context this thread's
         self.module = ctypes.c_void_p()
         self.load(path.read_bytes() + b"\0", path)
-        # The kernels in order: the first, and those that follow it.
+        # The kernels in order: the first, and those that follow it; and what stands in for them.
         self.kernels = [(k, self.find(k["entry"], path)) for k in [d, *d.get("then", [])]]
+        self.otherwise = [(k, self.find(k["entry"], path)) for k in d.get("otherwise", [])]
         self.launches = {}
 
     def find(self, entry, path):
@@ -145,19 +146,32 @@ class CudaKernel:
             workspace = torch.full((max(count, 4),), float("nan"), device="cuda")
             address = workspace.data_ptr()
             values += [ctypes.c_int64(word) for word in (address, address, 0, count, 1)]
-        steps = [self.prepare_step(kernel, function, sizes, tensors, values) for kernel, function in self.kernels]
+        steps = [self.prepare_step(*step, sizes, values) for step in self.choose_steps(tensors)]
         return steps, workspace
 
-    def prepare_step(self, kernel, function, sizes, tensors, values):
+    def choose_steps(self, tensors):
+        """Kernels with their tensor maps: of `otherwise`, where one cannot be made."""
+
+        def encode(kernel):
+            arguments = self.description["arguments"]
+            numbers = [(m, m["argument"]) for m in kernel.get("tensor_maps", [])]
+            return [encode_map(m, arguments[n], tensors[n]) for m, n in numbers]
+
+        try:
+            return [(kernel, function, encode(kernel)) for kernel, function in self.kernels]
+        except (ValueError, CudaError):
+            if not self.otherwise:
+                raise
+            return [(kernel, function, encode(kernel)) for kernel, function in self.otherwise]
+
+    def prepare_step(self, kernel, function, maps, sizes, values):
         grid = [max(evaluate(g, sizes), 0) for g in kernel["grid"]]
         block = [evaluate(w, sizes) for w in kernel["workgroup"]]
         shared = evaluate(kernel["shared_memory_bytes"], sizes)
         if shared > 48 << 10:
             set_to = driver().cuFuncSetAttribute(function, MAX_DYNAMIC_SHARED_SIZE, shared)
             check(set_to, f"{shared} bytes of shared memory")
-        arguments = self.description["arguments"]
-        maps = kernel.get("tensor_maps", [])
-        values = values + [encode_map(m, arguments[m["argument"]], tensors[m["argument"]]) for m in maps]
+        values = values + maps
         addresses = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
         return function, grid, block, shared, addresses, values
 

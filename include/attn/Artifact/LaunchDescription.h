@@ -118,6 +118,9 @@ struct LaunchDescription : KernelLaunch {
   std::vector<KernelLaunch> then;
   /// This one and those behind it.
   std::vector<const KernelLaunch *> kernels() const;
+  /// Kernels that are launched in the place of all these where a tensor map of
+  /// theirs cannot be made.
+  std::vector<KernelLaunch> otherwise;
   /// Of SPIR-V kernels alone: what SPIR-V the code is, such as "vulkan1.1",
   /// the scalars, and the subgroup size that it relies on (0 is any).
   std::string environment;

@@ -31,7 +31,8 @@ struct PipelineOptions : public mlir::PassPipelineOptions<PipelineOptions> {
 
 /// input -> attn: attention in its shortest form.
 void addPassesToAttn(mlir::OpPassManager &pm);
-/// attn -> configured: #attn.target and #attn.tiling on each op.
+/// attn -> configured: #attn.target and #attn.tiling on each op, and a second
+/// function where only a launch knows whether the first can take its operands.
 void addPassesToConfigured(mlir::OpPassManager &pm, std::string target);
 /// configured -> tiled: buffers for tensors, results as trailing arguments,
 /// then the loop nest.

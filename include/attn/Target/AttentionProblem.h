@@ -52,6 +52,9 @@ struct AttentionProblem {
   /// known: all strides of whole units of 16 bytes, an output as wide as the
   /// elements.
   bool hasTensorMaps = true;
+  /// They can as far as is known, but a launch may bring strides or an offset
+  /// that are not.
+  bool mapsDependOnLaunch = false;
 
   static bool isDynamic(int64_t size) { return size == kDynamic; }
   /// Bytes of an element, and of a score or accumulator.

@@ -8,13 +8,30 @@ include "mlir/Pass/PassBase.td"
 def SelectTiling : Pass<"attn-select-tiling"> {
   let summary = "choose the target and the tile sizes of each attention op";
   let description = [{
-    Puts `#attn.target` and `#attn.tiling` on every attention op, forward or backward, that has none. This is the only
+    Puts `#attn.target` and `#attn.tiling` on every attention op, forward or backward, that has none. This is the
     pass that decides sizes; every later pass reads the attributes.
   }];
   let options = [
     Option<"targetName", "target", "std::string", "\"cpu\"",
            "name of a known target, see --list-targets">
   ];
+  let dependentDialects = ["::attn::AttnDialect"];
+}
+
+def AddFallback : Pass<"attn-add-fallback", "::mlir::ModuleOp"> {
+  let summary = "add a function for operands that no tensor map describes";
+  let description = [{
+    Tensor maps, by which TMA copies tiles on Hopper, take addresses and strides that are multiples
+    of 16 bytes. A function whose tiles come by them, and whose types leave strides or an offset open,
+    gets a neighbour of the same arguments that is planned without them:
+
+    ```mlir
+    func.func @f(%q: memref<1x8x?x64xf16, strided<[?, ?, ?, 1], offset: ?>>, ...)
+    func.func @f_fallback(...) attributes {attn.fallback = @f}
+    ```
+
+    Both become kernels of one artifact, and the launch chooses.
+  }];
   let dependentDialects = ["::attn::AttnDialect"];
 }
 

@@ -1,6 +1,7 @@
 //===- KernelOutline.cpp - A task loop's function as a GPU kernel ---------===//
 
 #include "KernelOutline.h"
+#include "attn/IR/Fallback.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -80,6 +81,22 @@ static LogicalResult verifyOnlyAttends(func::FuncOp function,
   return success();
 }
 
+/// Beside the function. A fallback's kernel stands in the module of the
+/// function that it can replace.
+static gpu::GPUModuleOp findOrCreateModule(func::FuncOp function,
+                                           scf::ForallOp tasks) {
+  FlatSymbolRefAttr fallback = getFallback(function);
+  StringRef owner = fallback ? fallback.getValue() : function.getName();
+  auto name = StringAttr::get(function.getContext(), owner + "_kernels");
+  if (auto known = SymbolTable::lookupNearestSymbolFrom<gpu::GPUModuleOp>(
+          function, name))
+    return known;
+  OpBuilder b(function);
+  auto module = gpu::GPUModuleOp::create(b, tasks.getLoc(), name);
+  module->setAttr(kTargetAttrName, tasks->getAttr(kTargetAttrName));
+  return module;
+}
+
 FailureOr<KernelOutline> attn::outlineKernel(scf::ForallOp tasks,
                                              const Launch &launch) {
   gpu::GPUModuleOp module;
@@ -96,11 +113,8 @@ FailureOr<KernelOutline> attn::addKernel(scf::ForallOp tasks,
     return failure();
   Location loc = tasks.getLoc();
   OpBuilder b(function);
-  if (!module) {
-    module = gpu::GPUModuleOp::create(b, loc,
-                                      (function.getName() + "_kernels").str());
-    module->setAttr(kTargetAttrName, tasks->getAttr(kTargetAttrName));
-  }
+  if (!module)
+    module = findOrCreateModule(function, tasks);
   KernelOutline outline;
   outline.module = module;
   b.setInsertionPointToEnd(module.getBody());
@@ -119,6 +133,8 @@ FailureOr<KernelOutline> attn::addKernel(scf::ForallOp tasks,
   outline.kernel->setAttr(gpu::GPUDialect::getKernelFuncAttrName(),
                           b.getUnitAttr());
   setLaunch(outline.kernel, launch);
+  if (FlatSymbolRefAttr fallback = getFallback(function))
+    outline.kernel->setAttr(kFallbackAttrName, fallback);
 
   Block &body = outline.kernel.getBody().front();
   for (BlockArgument argument : function.getArguments())

@@ -49,7 +49,8 @@ using OwnedEvent = Owned<Event, &Driver::cuEventDestroy_v2>;
 
 /// One kernel of a launch.
 struct Step {
-  Function function;
+  const KernelLaunch *kernel = nullptr;
+  Function function = nullptr;
   std::vector<TensorMap> maps;
   std::vector<void *> parameters;
   std::array<unsigned, 3> grid, workgroup;
@@ -71,9 +72,10 @@ class CudaKernel : public Kernel {
 public:
   CudaKernel(LaunchDescription description,
              std::shared_ptr<LoadedModule> module,
-             std::vector<Function> functions)
+             std::vector<Function> functions, std::vector<Function> otherwise)
       : Kernel(std::move(description)), module(std::move(module)),
-        driver(this->module->gpu().driver), functions(std::move(functions)) {}
+        driver(this->module->gpu().driver), functions(std::move(functions)),
+        otherwise(std::move(otherwise)) {}
 
   Error launch(MutableArrayRef<HostTensor> arguments) override;
   Expected<Timing> time(MutableArrayRef<HostTensor> arguments,
@@ -83,12 +85,12 @@ private:
   Expected<Launch> prepare(MutableArrayRef<HostTensor> arguments);
   Error placeArguments(MutableArrayRef<HostTensor> arguments, Launch &launch);
   Error placeWorkspace(const SizeMap &sizes, Launch &launch);
-  Error encodeMaps(const Launch &launch, const KernelLaunch &kernel,
-                   Step &step);
-  Error evaluateSizes(const SizeMap &sizes, const KernelLaunch &kernel,
-                      Step &step);
-  Error prepareStep(const SizeMap &sizes, const KernelLaunch &kernel,
-                    Launch &launch, Step &step);
+  Error encodeMaps(const Launch &launch, Step &step);
+  Error addSteps(ArrayRef<const KernelLaunch *> kernels,
+                 ArrayRef<Function> found, Launch &launch);
+  Error chooseSteps(Launch &launch);
+  Error evaluateSizes(const SizeMap &sizes, Step &step);
+  Error prepareStep(const SizeMap &sizes, Launch &launch, Step &step);
   Error start(Launch &launch);
   Error wait(const Launch &launch);
   Error copyBack(Launch &launch);
@@ -98,9 +100,19 @@ private:
 
   std::shared_ptr<LoadedModule> module;
   const Driver &driver;
-  std::vector<Function> functions;
+  /// Of `kernels()` of the description, and of its `otherwise`.
+  std::vector<Function> functions, otherwise;
 };
 } // namespace
+
+/// The kernels that can take the place of the others.
+static std::vector<const KernelLaunch *>
+fallbacksOf(const LaunchDescription &description) {
+  std::vector<const KernelLaunch *> kernels;
+  for (const KernelLaunch &kernel : description.otherwise)
+    kernels.push_back(&kernel);
+  return kernels;
+}
 
 //===----------------------------------------------------------------------===//
 // Preparing a launch
@@ -170,9 +182,8 @@ Error CudaKernel::placeWorkspace(const SizeMap &sizes, Launch &launch) {
   return Error::success();
 }
 
-Error CudaKernel::encodeMaps(const Launch &launch, const KernelLaunch &kernel,
-                             Step &step) {
-  for (const TensorMapDescription &map : kernel.tensorMaps) {
+Error CudaKernel::encodeMaps(const Launch &launch, Step &step) {
+  for (const TensorMapDescription &map : step.kernel->tensorMaps) {
     const ArgumentDescription &argument = description().arguments[map.argument];
     const StridedBuffer &buffer = launch.buffers[map.argument];
     Address base = launch.memory[map.argument].get() +
@@ -186,9 +197,32 @@ Error CudaKernel::encodeMaps(const Launch &launch, const KernelLaunch &kernel,
   return Error::success();
 }
 
+Error CudaKernel::addSteps(ArrayRef<const KernelLaunch *> kernels,
+                           ArrayRef<Function> found, Launch &launch) {
+  for (auto [kernel, function] : zip_equal(kernels, found)) {
+    Step &step = launch.steps.emplace_back();
+    step.kernel = kernel;
+    step.function = function;
+    if (Error error = encodeMaps(launch, step))
+      return error;
+  }
+  return Error::success();
+}
+
+/// What no tensor map describes, strides that are no whole units in
+/// particular, is for the kernels that need none.
+Error CudaKernel::chooseSteps(Launch &launch) {
+  Error error = addSteps(description().kernels(), functions, launch);
+  if (!error || otherwise.empty())
+    return error;
+  consumeError(std::move(error));
+  launch.steps.clear();
+  return addSteps(fallbacksOf(description()), otherwise, launch);
+}
+
 /// Blocks may be none, threads may not.
-Error CudaKernel::evaluateSizes(const SizeMap &sizes,
-                                const KernelLaunch &kernel, Step &step) {
+Error CudaKernel::evaluateSizes(const SizeMap &sizes, Step &step) {
+  const KernelLaunch &kernel = *step.kernel;
   auto evaluate = [&](StringRef expression, int64_t most,
                       unsigned &result) -> Error {
     int64_t value = 0;
@@ -211,10 +245,10 @@ Error CudaKernel::evaluateSizes(const SizeMap &sizes,
   return evaluate(kernel.sharedMemoryBytes, 0x7FFFFFFF, step.sharedBytes);
 }
 
-Error CudaKernel::prepareStep(const SizeMap &sizes, const KernelLaunch &kernel,
-                              Launch &launch, Step &step) {
+Error CudaKernel::prepareStep(const SizeMap &sizes, Launch &launch,
+                              Step &step) {
   constexpr unsigned kSharedByDefault = 48 << 10;
-  if (Error error = evaluateSizes(sizes, kernel, step))
+  if (Error error = evaluateSizes(sizes, step))
     return error;
   if (step.sharedBytes > kSharedByDefault)
     if (Error error = driver.check(
@@ -222,8 +256,6 @@ Error CudaKernel::prepareStep(const SizeMap &sizes, const KernelLaunch &kernel,
                                       step.sharedBytes),
             Twine(step.sharedBytes) + " bytes of shared memory"))
       return error;
-  if (Error error = encodeMaps(launch, kernel, step))
-    return error;
   for (int64_t &word : launch.words)
     step.parameters.push_back(&word);
   for (TensorMap &map : step.maps)
@@ -249,12 +281,11 @@ Expected<Launch> CudaKernel::prepare(MutableArrayRef<HostTensor> arguments) {
     return error;
   if (Error error = placeWorkspace(*sizes, launch))
     return error;
-  for (auto [kernel, function] : zip(description().kernels(), functions)) {
-    Step &step = launch.steps.emplace_back();
-    step.function = function;
-    if (Error error = prepareStep(*sizes, *kernel, launch, step))
+  if (Error error = chooseSteps(launch))
+    return error;
+  for (Step &step : launch.steps)
+    if (Error error = prepareStep(*sizes, launch, step))
       return error;
-  }
   return launch;
 }
 
@@ -383,13 +414,21 @@ attn::loadCudaKernel(const Artifact &artifact) {
   Expected<std::shared_ptr<LoadedModule>> module = LoadedModule::load(artifact);
   if (!module)
     return module.takeError();
-  std::vector<Function> functions;
-  for (const KernelLaunch *kernel : launch.kernels()) {
-    Expected<Function> function = (*module)->find(kernel->entry);
-    if (!function)
-      return function.takeError();
-    functions.push_back(*function);
-  }
-  return std::make_unique<CudaKernel>(launch, std::move(*module),
-                                      std::move(functions));
+  auto find = [&](ArrayRef<const KernelLaunch *> kernels,
+                  std::vector<Function> &functions) -> Error {
+    for (const KernelLaunch *kernel : kernels) {
+      Expected<Function> function = (*module)->find(kernel->entry);
+      if (!function)
+        return function.takeError();
+      functions.push_back(*function);
+    }
+    return Error::success();
+  };
+  std::vector<Function> functions, otherwise;
+  if (Error error = find(launch.kernels(), functions))
+    return error;
+  if (Error error = find(fallbacksOf(launch), otherwise))
+    return error;
+  return std::make_unique<CudaKernel>(
+      launch, std::move(*module), std::move(functions), std::move(otherwise));
 }

@@ -64,8 +64,8 @@ Expected<TensorMap> attn::cuda::encodeTensorMap(
   auto refuse = [&](const Twine &what) {
     return createStringError(
         "argument '" + argument.name + "': TMA needs " + what +
-        "; give the rows a multiple of 16 bytes, or compile for sm_80, which "
-        "copies without TMA");
+        "; give the rows a multiple of 16 bytes, or leave strides and offset "
+        "open in the types, which adds a kernel that copies without TMA");
   };
   int64_t width = elementBytes(argument.type);
   if (tensor.base % kTmaAlignment)

@@ -97,10 +97,19 @@ TEST(LaunchDescription, SeveralKernelsSurviveTheRoundTrip) {
   next.tensorMaps = {{2, {1, 1, 64, 64}, 64}};
   next.grid[0] = "ceildiv(Sq, 32)";
   next.sharedMemoryBytes = "1024";
+  KernelLaunch &other = d.otherwise.emplace_back();
+  other.entry = "fallback";
+  other.grid[0] = "Sq";
   std::string text = d.toJSON();
   Expected<LaunchDescription> read = LaunchDescription::fromJSON(text, "x");
   ASSERT_TRUE(bool(read)) << toString(read.takeError());
   EXPECT_EQ(read->toJSON(), text);
+  ASSERT_EQ(read->otherwise.size(), 1u);
+  EXPECT_EQ(read->otherwise[0].entry, "fallback");
+  EXPECT_EQ(read->otherwise[0].grid[0], "Sq");
+  EXPECT_EQ(errorOf(sampleWith("\"fallback\"", "2", d)),
+            "launch description 'x.json' kernel 2 expected 'entry' to be a "
+            "string, got 2");
   ASSERT_EQ(read->then.size(), 1u);
   EXPECT_EQ(read->then[0].entry, "second");
   EXPECT_EQ(read->then[0].grid[0], "ceildiv(Sq, 32)");

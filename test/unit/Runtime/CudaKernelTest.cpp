@@ -207,8 +207,9 @@ TEST_F(CudaKernelTest, TensorMapsNeedSixteenBytes) {
   artifact.launch.arguments[0].strides = {kAnyStride, 65, 1};
   EXPECT_EQ(errorOf(artifact, {1, 100, 64}),
             "argument 'from': TMA needs strides that are multiples of 16 "
-            "bytes, got 130; give the rows a multiple of 16 bytes, or compile "
-            "for sm_80, which copies without TMA");
+            "bytes, got 130; give the rows a multiple of 16 bytes, or leave "
+            "strides and offset open in the types, which adds a kernel that "
+            "copies without TMA");
   artifact = makeArtifact();
   artifact.launch.arguments[0].offset = 1;
   EXPECT_NE(errorOf(artifact, {1, 100, 64}).find("TMA needs an address"),
@@ -217,6 +218,31 @@ TEST_F(CudaKernelTest, TensorMapsNeedSixteenBytes) {
   artifact.launch.tensorMaps[0].swizzle = 48;
   EXPECT_NE(errorOf(artifact, {1, 100, 64}).find("no swizzle of 48 bytes"),
             std::string::npos);
+}
+
+/// The launch chooses: by the operands, not once and for all.
+TEST_F(CudaKernelTest, OtherKernelsWhereAMapCannotBeMade) {
+  Artifact artifact = makeArtifact();
+  KernelLaunch &other = artifact.launch.otherwise.emplace_back();
+  other.entry = "copy_fallback";
+  other.grid[0] = "B * S";
+  other.workgroup[0] = "128";
+  EXPECT_EQ(errorOf(artifact, {1, 100, 64}), "no error");
+  EXPECT_EQ(fake->launches.back().entry, "copy");
+  artifact.launch.arguments[0].strides = {kAnyStride, 65, 1};
+  fake->kernel = [](void **parameters) { EXPECT_EQ(word(parameters, 7), 65); };
+  EXPECT_EQ(errorOf(artifact, {2, 100, 64}), "no error");
+  ASSERT_EQ(fake->launches.size(), 2u);
+  EXPECT_EQ(fake->launches[1].entry, "copy_fallback");
+  EXPECT_EQ(fake->launches[1].grid[0], 200u);
+  EXPECT_EQ(fake->launches[1].workgroup[0], 128u);
+  EXPECT_EQ(fake->launches[1].sharedBytes, 0u);
+  // What the driver refuses is for them, too.
+  artifact.launch.arguments[0].strides = {};
+  fake->kernel = copyKernel;
+  fake->results = {{"cuTensorMapEncodeTiled", 1}};
+  EXPECT_EQ(errorOf(artifact, {1, 100, 64}), "no error");
+  EXPECT_EQ(fake->launches.back().entry, "copy_fallback");
 }
 
 TEST_F(CudaKernelTest, TimesByEvents) {

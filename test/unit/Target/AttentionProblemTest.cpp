@@ -60,12 +60,14 @@ TEST_F(GetProblem, ReadsSizesTypeAndExtras) {
 }
 
 TEST_F(GetProblem, TensorMapsNeedWholeUnits) {
-  auto hasTensorMaps = [&](const std::string &type, const std::string &output) {
+  auto problem = [&](const std::string &type, const std::string &output) {
     return parse("%q: " + type + ", %k: " + type + ", %v: " + type +
                      ", %o: " + output,
                  "attn.attention %q, %k, %v outs(%o : " + output +
-                     ") : " + type + ", " + type + ", " + type)
-        .hasTensorMaps;
+                     ") : " + type + ", " + type + ", " + type);
+  };
+  auto hasTensorMaps = [&](const std::string &type, const std::string &output) {
+    return problem(type, output).hasTensorMaps;
   };
   std::string whole = "memref<2x8x?x64xbf16>", odd = "memref<2x8x?x60xbf16>";
   EXPECT_TRUE(hasTensorMaps(whole, whole));
@@ -76,6 +78,23 @@ TEST_F(GetProblem, TensorMapsNeedWholeUnits) {
   };
   EXPECT_TRUE(hasTensorMaps(strided("?, ?, ?"), strided("?, ?, 64")));
   EXPECT_FALSE(hasTensorMaps(strided("?, 100, ?"), strided("?, ?, ?")));
+  std::string behind =
+      "memref<2x8x?x64xbf16, strided<[51200, 6400, 64, 1], offset: 4>>";
+  EXPECT_FALSE(hasTensorMaps(behind, behind));
+
+  auto dependsOnLaunch = [&](const std::string &type,
+                             const std::string &output) {
+    return problem(type, output).mapsDependOnLaunch;
+  };
+  std::string known = "memref<2x8x?x64xbf16, strided<[51200, 6400, 64, 1]>>";
+  EXPECT_FALSE(dependsOnLaunch(whole, whole));
+  EXPECT_FALSE(dependsOnLaunch(known, known));
+  EXPECT_FALSE(dependsOnLaunch(odd, odd));
+  std::string open = "memref<2x8x?x64xbf16, strided<[?, ?, ?, 1], offset: ?>>";
+  EXPECT_TRUE(dependsOnLaunch(open, known));
+  EXPECT_TRUE(dependsOnLaunch(whole, open));
+  // No launch can make up for the stride that is known.
+  EXPECT_FALSE(dependsOnLaunch(strided("?, 100, ?"), strided("?, ?, ?")));
 }
 
 TEST(AttentionProblem, DynamicSizesGetALongSequence) {
