@@ -3,9 +3,9 @@
 // wgmma over key blocks: a producer warpgroup and two consumers of 64 keys that
 // hold dK and dV, query blocks passing by in stages, dQ added up in main
 // memory. Five products a pair: S, dP, dV, dK, dQ. Where equal inputs have to
-// give equal bits, dQ is computed by a kernel of its own, with seven products a
-// pair. So it is with wide heads: there the two consumers share 64 keys, one
-// with dV and the other with dK. The sizes are measured ones.
+// give equal bits, key blocks add in order. With wide heads dQ is computed by a
+// kernel of its own, with seven products a pair: there the two consumers share
+// 64 keys, one with dV and the other with dK. The sizes are measured ones.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,7 +27,10 @@ struct Schedule {
   const char *queryGradient;
 
   bool isAccumulated() const {
-    return llvm::StringRef(queryGradient) == "accumulated";
+    return llvm::StringRef(queryGradient) != "recomputed";
+  }
+  bool isDeterministic() const {
+    return llvm::StringRef(queryGradient) != "accumulated";
   }
   bool splitsRoles() const { return blockKey == 64; }
 };
@@ -46,7 +49,7 @@ static bool takesWgmma(const AttentionProblem &p) {
 static bool takesSchedule(const Schedule &s, const AttentionProblem &p) {
   // Split roles leave scores, which derivatives may need, to one warpgroup.
   return std::max(p.headDim, p.valueDim) <= s.maxDim &&
-         !(p.isDeterministic && s.isAccumulated()) &&
+         (s.isDeterministic() || !p.isDeterministic) &&
          !(s.splitsRoles() && (p.hasSoftcap || p.hasScoreMod));
 }
 
@@ -116,12 +119,11 @@ void planner::listWarpgroupBackwardSchedules(const AttentionProblem &problem,
   const MatrixUnit *unit = target.findMatrixUnit("wgmma", problem.elementType);
   if (!unit || !takesWgmma(problem))
     return;
-  // Measured on an H200 to beat cuDNN's backward, but for the third, which is
-  // the second without its atomic additions.
+  // Measured on an H200 to beat cuDNN's backward. The ordered ones are the same
+  // as the accumulated.
   static constexpr Schedule kSchedules[] = {
-      {64, 96, 128, 3, "accumulated"},
-      {128, 64, 128, 2, "accumulated"},
-      {128, 64, 128, 2, "recomputed"},
+      {64, 96, 128, 3, "accumulated"}, {128, 64, 128, 2, "accumulated"},
+      {64, 96, 128, 3, "ordered"},     {128, 64, 128, 2, "ordered"},
       {256, 64, 64, 2, "recomputed"},
   };
   for (const Schedule &schedule : kSchedules)

@@ -128,7 +128,8 @@ private:
   /// [B, Hq, Sq], filled by the first nest.
   mlir::Value delta;
   /// The query gradient is accumulated.
-  bool isAccumulated = tiling.queryGradient == "accumulated";
+  bool isAccumulated = tiling.queryGradient == "accumulated" ||
+                       tiling.queryGradient == "ordered";
   /// Delta and these have rows of whole blocks: [B, Hq, S], and the sum
   /// [B, Hq, S, D]. Copies of a matrix unit's tiles know no edges, and threads
   /// of a GPU read numbers of rows without a test.

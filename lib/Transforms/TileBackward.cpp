@@ -54,10 +54,11 @@
 //   in "query_tasks"
 //     query gradient = scale * sum of dQ                       "query_sum"
 //
-// where delta, reference and sum have rows of whole blocks, so that none of
-// them has an edge. For CUDA there are a reference and whole blocks in either
-// schedule. Gradients of bias and captures are added up by parallel tasks
-// there, atomically, unless the op is deterministic ("attn.in_order").
+// and with `ordered` in one order, that of the back end: equal inputs give
+// equal bits. There delta, reference and sum have rows of whole blocks, so that
+// none of them has an edge. For CUDA there are a reference and whole blocks in
+// either schedule. Gradients of bias and captures are added up by parallel
+// tasks there, atomically, unless the op is deterministic ("attn.in_order").
 //
 // Padding: a row past the end reads zeros and an lse of +inf, so P is 0, and
 // it adds nothing to dK and dV. With a score region or a bias its P is set to
@@ -395,14 +396,15 @@ static LogicalResult verifySchedule(AttentionBackwardOp op) {
   std::string schedule = op.getTilingAttr().getValue().queryGradient;
   if (schedule.empty() || schedule == "recomputed")
     return success();
-  if (schedule != "accumulated")
-    return op.emitOpError("expects query_gradient = \"recomputed\" or "
-                          "\"accumulated\" in #attn.tiling, got \"")
+  if (schedule != "accumulated" && schedule != "ordered")
+    return op.emitOpError("expects query_gradient = \"recomputed\", "
+                          "\"accumulated\" or \"ordered\" in #attn.tiling, "
+                          "got \"")
            << schedule << "\"";
-  if (op.getDeterministic())
+  if (op.getDeterministic() && schedule != "ordered")
     return op.emitOpError("is deterministic, and query_gradient = "
                           "\"accumulated\" adds in any order; state "
-                          "\"recomputed\" in #attn.tiling");
+                          "\"recomputed\" or \"ordered\" in #attn.tiling");
   if (op.getBiasGradient() || !op.getCaptureGradients().empty())
     return op.emitOpError("wants gradients of a bias or of captures, which the "
                           "query tasks add up; state query_gradient = "

@@ -3,6 +3,7 @@
 // RUN: attn-opt %s --attn-select-tiling=target=cpu:avx512 | FileCheck %s
 // RUN: attn-opt %s --target=cpu:avx512 --explain | FileCheck %s --check-prefix=EXPLAIN
 // RUN: attn-opt %s --attn-select-tiling=target=h200 | FileCheck %s --check-prefix=HOPPER
+// RUN: sed 's/%l, %q$/%l, %q deterministic/' %s | attn-opt --attn-select-tiling=target=h200 | FileCheck %s --check-prefix=ORDERED
 // RUN: attn-opt %s --attn-select-tiling=target=sm_80 | FileCheck %s --check-prefix=WARPS
 // RUN: attn-opt %s --attn-select-tiling=target=vulkan | FileCheck %s --check-prefix=LANES
 // RUN: attn-opt %s --attn-select-tiling=target=vulkan-coopmat | FileCheck %s --check-prefix=LANES
@@ -19,6 +20,8 @@
 // EXPLAIN: traffic
 
 // HOPPER: tiling(#attn.tiling<block_query = 96, block_key = 128, stages = 3, groups = 2, product = "wgmma", query_gradient = "accumulated">)
+
+// ORDERED: tiling(#attn.tiling<block_query = 96, block_key = 128, stages = 3, groups = 2, product = "wgmma", query_gradient = "ordered">)
 
 // LANES: tiling(#attn.tiling<block_query = {{[0-9]+}}, block_key = {{[0-9]+}}, {{.*}}query_gradient = "recomputed">)
 

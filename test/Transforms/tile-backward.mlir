@@ -186,7 +186,7 @@ func.func @accumulated(%q: memref<1x1x10x4xf32>, %k: memref<1x1x8x4xf32>, %l: me
 // -----
 
 func.func @unknown_schedule(%q: memref<1x1x8x4xf32>, %l: memref<1x1x8xf32>) {
-  // expected-error@+1 {{expects query_gradient = "recomputed" or "accumulated" in #attn.tiling, got "guessed"}}
+  // expected-error@+1 {{expects query_gradient = "recomputed", "accumulated" or "ordered" in #attn.tiling, got "guessed"}}
   attn.attention_backward %q, %q, %q, %q, %l, %q outs(%q, %q, %q : memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8x4xf32>)
     tiling(#attn.tiling<block_query = 4, block_key = 8, query_gradient = "guessed">)
     : memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8xf32>, memref<1x1x8x4xf32>
@@ -196,7 +196,7 @@ func.func @unknown_schedule(%q: memref<1x1x8x4xf32>, %l: memref<1x1x8xf32>) {
 // -----
 
 func.func @deterministic(%q: memref<1x1x8x4xf32>, %l: memref<1x1x8xf32>) {
-  // expected-error@+1 {{is deterministic, and query_gradient = "accumulated" adds in any order; state "recomputed" in #attn.tiling}}
+  // expected-error@+1 {{is deterministic, and query_gradient = "accumulated" adds in any order; state "recomputed" or "ordered" in #attn.tiling}}
   attn.attention_backward %q, %q, %q, %q, %l, %q outs(%q, %q, %q : memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8x4xf32>)
     deterministic tiling(#attn.tiling<block_query = 4, block_key = 8, query_gradient = "accumulated">)
     : memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8x4xf32>, memref<1x1x8xf32>, memref<1x1x8x4xf32>

@@ -70,8 +70,8 @@ def GradientsToHopper : Pass<"attn-gradients-to-hopper", "::mlir::ModuleOp"> {
   let summary = "map the tiled form of the gradients to TMA and wgmma kernels";
   let description = [{
     A function of gradients whose tiling has the product "wgmma" becomes three kernels, which are
-    launched in their order: delta and zeros; dK, dV and, where it is accumulated, the parts of dQ,
-    added up in a workspace; dQ. The attribute `attn.launch` of each says how to launch it.
+    launched in their order: delta and zeros; dK, dV and, where it is accumulated or ordered, the parts
+    of dQ, added up in a workspace; dQ. The attribute `attn.launch` of each says how to launch it.
   }];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",

@@ -91,7 +91,11 @@ struct GradientForm {
   int64_t blockQuery = 0, blockKey = 0, headDim = 0, valueDim = 0;
   mlir::FloatType elementType, accumulatorType;
 
-  bool isAccumulated() const { return tiling.queryGradient == "accumulated"; }
+  /// Key tasks add to the query gradient, in any order or in one.
+  bool isAccumulated() const {
+    return tiling.queryGradient == "accumulated" || isOrdered();
+  }
+  bool isOrdered() const { return tiling.queryGradient == "ordered"; }
 };
 
 /// Reads the task loops of `function`. An error when one is malformed, or,

@@ -9,6 +9,7 @@
 //   GradientKeys.cpp       second kernel: shared memory, the copies
 //   GradientConsumer.cpp   second kernel: the products of a warpgroup
 //   GradientRoles.cpp      the same, where warpgroups share the keys
+//   GradientTurns.cpp      second kernel: additions to dQ in one order
 //   GradientQueries.cpp    third kernel: dQ from its sum
 //   GradientSweep.cpp      third kernel: dQ by a sweep over key blocks
 //   GradientSinks.cpp      fourth kernel, where it is asked for
@@ -68,9 +69,12 @@ struct QuerySum {
 
 /// Main memory that the kernels share, of all query blocks ("tiles", numbered
 /// by batch, head, block): the sums of dQ, then a number a row: reference,
-/// delta.
+/// delta. Where sums are made in order, the turns of the warps follow, of one
+/// tile more than there are, and the counter of tasks.
 class Workspace {
 public:
+  static constexpr int64_t kTurnBytes = 4;
+
   Workspace(GpuEmitter &e, const WarpgroupForm &form,
             const KernelOutline &outline);
   /// Its bytes as a size expression.
@@ -82,6 +86,10 @@ public:
   mlir::Value querySum(mlir::Value tile);
   mlir::Value reference(mlir::Value tile);
   mlir::Value delta(mlir::Value tile);
+  /// Behind those of all tiles come the turns of one that is none.
+  mlir::Value turns(mlir::Value tile);
+  mlir::Value noTile() { return e.toI32(tiles); }
+  mlir::Value taskCounter() { return turns(e.add(noTile(), 1)); }
 
 private:
   mlir::Value at(mlir::Value tile, int64_t before, int64_t size);

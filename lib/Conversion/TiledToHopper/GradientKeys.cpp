@@ -9,14 +9,14 @@
 //
 // Shared memory, each tile on 1024 bytes for the 128-byte swizzle:
 //
-//   barriers, references, deltas | keys | values | query stages |
-//   output gradient stages | two buffers of dS or P
+//   barriers, number of the task, references, deltas | keys | values | query
+//   stages | output gradient stages | two buffers of dS or P
 //
 //===----------------------------------------------------------------------===//
 
-#include "GradientKeys.h"
 #include "../Common/FragmentSoftmax.h"
 #include "../Common/TaskLoop.h"
+#include "GradientTurns.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
 using namespace mlir;
@@ -26,6 +26,7 @@ using namespace attn::hopper;
 /// What the 128-byte swizzle repeats after, and a bulk copy.
 static constexpr int64_t kTileAlignment = 1024, kRowAlignment = 128;
 static constexpr int64_t kWarps = kWarpgroup / 32;
+static constexpr int64_t kNumberBytes = 4;
 
 void KeyKernel::placeShared() {
   int64_t at = 0;
@@ -33,6 +34,9 @@ void KeyKernel::placeShared() {
     ring->barriers = at;
     at += ring->barrierBytes();
   }
+  numberAt = at;
+  if (form.isOrdered())
+    at += kNumberBytes;
   referencesAt = llvm::alignTo(at, kRowAlignment);
   deltasAt = referencesAt + stages * rowBytes();
   at = deltasAt + stages * rowBytes();
@@ -181,9 +185,14 @@ static LogicalResult emitThread(KeyThread &thread) {
   GpuEmitter &e = thread.e;
   const KeyKernel &kernel = thread.kernel;
   scf::ForallOp tasks = kernel.form.keys.tasks;
-  Value number = NVVM::BlockIdXOp::create(e.b, e.loc, e.b.getI32Type());
+  bool isOrdered = kernel.form.isOrdered();
+  Value number =
+      isOrdered ? takeTask(thread)
+                : Value(NVVM::BlockIdXOp::create(e.b, e.loc, e.b.getI32Type()));
   thread.scalars = enterTask(e, tasks, thread.outline, number);
   cloneScalars(e, *tasks.getBody(), thread.scalars);
+  if (isOrdered)
+    thread.firstRowBehind = firstRowBehind(thread, number);
   auto consume =
       kernel.form.splitsRoles() ? emitSplitConsumer : emitGradientConsumer;
   return specialiseWarpgroups(
@@ -208,7 +217,7 @@ LogicalResult hopper::emitKeyKernel(WarpgroupForm &form,
   OpBuilder b(outline->kernel.getBody().front().getTerminator());
   GpuEmitter e{b, form.keys.tasks.getLoc()};
   Value id = NVVM::ThreadIdXOp::create(b, e.loc, b.getI32Type());
-  KeyThread thread{e, *kernel, *outline, id, sharedMemory(e, outline->module),
-                   {}};
+  KeyThread thread{e,  *kernel, *outline, id, sharedMemory(e, outline->module),
+                   {}, {}};
   return emitThread(thread);
 }

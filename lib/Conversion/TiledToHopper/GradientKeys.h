@@ -17,7 +17,8 @@ struct KeyKernel {
   /// the output gradients; dS, or where roles are split P in f32, goes from
   /// warpgroup to warpgroup by two buffers.
   Ring keyRing, queryRing, gradientRing;
-  int64_t referencesAt = 0, deltasAt = 0, exchangeAt = 0, sharedBytes = 0;
+  int64_t numberAt = 0, referencesAt = 0, deltasAt = 0, exchangeAt = 0,
+          sharedBytes = 0;
 
   explicit KeyKernel(WarpgroupForm &form)
       : form(form), groups(form.tiling.groups), stages(form.tiling.stages) {}
@@ -57,6 +58,8 @@ struct KeyThread {
   mlir::Value id, shared;
   /// The scalars of the task.
   mlir::IRMapping scalars;
+  /// Where dQ is added up in order, see GradientTurns.h (i32).
+  mlir::Value firstRowBehind;
 
   /// Maps the scalars of a step of the sweep.
   mlir::IRMapping enterStep(mlir::Value head, mlir::Value row);

@@ -33,6 +33,7 @@ public:
 
 private:
   void clearSum(Value address);
+  void clearTurns(Workspace &workspace, Value tile);
   void bindTile(TileSlicer &slicer, vector::TransferReadOp read, Value address);
   FailureOr<Value> sumOfRow(TileSlicer &slicer, Value row, Value unit);
 
@@ -55,6 +56,21 @@ void RowKernel::clearSum(Value address) {
                  {e.add(address, offset), e.i32(0)});
            return SmallVector<Value>();
          });
+}
+
+/// One block of threads clears the counter of tasks, too.
+void RowKernel::clearTurns(Workspace &workspace, Value tile) {
+  Value isFirst = e.equals(id, 0);
+  e.branch(isFirst, [&]() {
+    for (const char *half : {"", "+16"})
+      e.ptx(
+          ("st.global.v4.b32 [$0" + Twine(half) + "], {$1, $1, $1, $1};").str(),
+          "l,r,~{memory}", {workspace.turns(tile), e.i32(0)});
+  });
+  e.branch(e.both(isFirst, e.equals(tile, 0)), [&]() {
+    e.ptx("st.global.b32 [$0], $1;", "l,r,~{memory}",
+          {workspace.taskCounter(), e.i32(0)});
+  });
 }
 
 void RowKernel::bindTile(TileSlicer &slicer, vector::TransferReadOp read,
@@ -130,6 +146,8 @@ LogicalResult RowKernel::emit() {
   Workspace workspace(e, form, outline);
   if (form.isAccumulated())
     clearSum(workspace.querySum(tile));
+  if (form.isOrdered())
+    clearTurns(workspace, tile);
   ring.waitFull(e, shared, slot);
 
   TileSlicer slicer(e.b, e.loc, scalars);

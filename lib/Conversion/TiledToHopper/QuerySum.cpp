@@ -9,12 +9,22 @@ using namespace attn::hopper;
 
 static constexpr int64_t kNumberBytes = 4;
 
+/// Of a tile: one for each warp of the consumers.
+static constexpr int64_t kTurns = 8,
+                         kTurnsBytes = kTurns * Workspace::kTurnBytes;
+/// The counter, in whole units of 16 bytes.
+static constexpr int64_t kCounterBytes = 16;
+
 FailureOr<std::string> Workspace::bytes(const WarpgroupForm &form) {
   FailureOr<std::string> tiles = countTasks(form.rows.tasks);
   if (failed(tiles))
     return failure();
   int64_t numbers = QuerySum(form).elements() + 2 * form.blockQuery;
-  return *tiles + " * " + std::to_string(numbers * kNumberBytes);
+  int64_t bytes = numbers * kNumberBytes;
+  if (!form.isOrdered())
+    return *tiles + " * " + std::to_string(bytes);
+  return *tiles + " * " + std::to_string(bytes + kTurnsBytes) + " + " +
+         std::to_string(kTurnsBytes + kCounterBytes);
 }
 
 Workspace::Workspace(GpuEmitter &e, const WarpgroupForm &form,
@@ -40,6 +50,9 @@ Value Workspace::at(Value tile, int64_t before, int64_t size) {
                                     e.add(base, offset));
 }
 
+Value Workspace::turns(Value tile) {
+  return at(tile, sum.elements() + 2 * blockQuery, kTurns);
+}
 Value Workspace::querySum(Value tile) { return at(tile, 0, sum.elements()); }
 Value Workspace::reference(Value tile) {
   return at(tile, sum.elements(), blockQuery);

@@ -53,21 +53,47 @@ func.func @gradients(%q: !t, %k: !k, %v: !k, %o: !t, %l: !l, %do: !t) -> (!t, !k
   return %g#0, %g#1, %g#2 : !t, !k, !k
 }
 
-// Equal bits: no sum in main memory, a sweep of its own for dQ.
-// RUN: attn-opt %s --target=h200 --emit=mapped --entry=deterministic | FileCheck %s --check-prefix=SWEEP
-// SWEEP: gpu.func @deterministic_rows
+// Equal bits: the same sum, but key blocks wait for each other.
+// RUN: attn-opt %s --target=h200 --emit=mapped --entry=deterministic | FileCheck %s --check-prefix=ORDER
+// ORDER: gpu.func @deterministic_rows
+// ORDER-SAME: workspace = "2 * 4 * 4 * 33312 + 48"
+// A turn for each of eight warps, and the counter of tasks.
+// ORDER-COUNT-3: st.global.v4.b32
+// ORDER: st.global.b32
+// ORDER: gpu.func @deterministic_keys
+// ORDER: atom.global.add.u32
+// ORDER: ld.shared.u32
+// ORDER: st.relaxed.gpu.global.u32
+// ORDER: arith.cmpi sge
+// ORDER-NEXT: scf.if
+// ORDER: ld.acquire.gpu.global.u32
+// ORDER: red.global.add.v4.f32
+// What was added last is passed on behind the loop.
+// ORDER: st.relaxed.gpu.global.u32
+// ORDER: gpu.func @deterministic_queries
+// ORDER: ld.global.v4.f32
+func.func @deterministic(%q: !t, %k: !k, %v: !k, %o: !t, %l: !l, %do: !t) -> (!t, !k, !k) {
+  %g:3 = attn.attention_backward %q, %k, %v, %o, %l, %do deterministic : !t, !k, !k, !t, !l, !t -> !t, !k, !k
+  return %g#0, %g#1, %g#2 : !t, !k, !k
+}
+
+// No sum in main memory, a sweep of its own for dQ.
+// RUN: attn-opt %s --target=h200 --emit=mapped --entry=recomputed | FileCheck %s --check-prefix=SWEEP
+// SWEEP: gpu.func @recomputed_rows
 // SWEEP-SAME: workspace = "2 * 4 * 4 * 512"
 // SWEEP-NOT: st.global.v4.b32
-// SWEEP: gpu.func @deterministic_keys
+// SWEEP: gpu.func @recomputed_keys
 // SWEEP-NOT: stmatrix
 // SWEEP-NOT: red.global
 // Two query blocks of a head to a block of threads.
-// SWEEP: gpu.func @deterministic_queries
+// SWEEP: gpu.func @recomputed_queries
 // SWEEP-SAME: grid = "2 * 4 * ceildiv(4, 2)"
 // SWEEP-COUNT-2: wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16
 // SWEEP: cp.async.bulk.tensor.4d.global.shared::cta
-func.func @deterministic(%q: !t, %k: !k, %v: !k, %o: !t, %l: !l, %do: !t) -> (!t, !k, !k) {
-  %g:3 = attn.attention_backward %q, %k, %v, %o, %l, %do deterministic : !t, !k, !k, !t, !l, !t -> !t, !k, !k
+func.func @recomputed(%q: !t, %k: !k, %v: !k, %o: !t, %l: !l, %do: !t) -> (!t, !k, !k) {
+  %g:3 = attn.attention_backward %q, %k, %v, %o, %l, %do
+    tiling(#attn.tiling<block_query = 64, block_key = 128, stages = 2, groups = 2, product = "wgmma", query_gradient = "recomputed">)
+    : !t, !k, !k, !t, !l, !t -> !t, !k, !k
   return %g#0, %g#1, %g#2 : !t, !k, !k
 }
 
