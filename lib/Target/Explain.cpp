@@ -143,7 +143,8 @@ std::string attn::explainText(const AttentionProblem &problem,
   writeTime(plan.chosen.prediction, problem.withRepresentativeSizes(), os);
   for (const std::string &reason : plan.reasons)
     os << "  why       " << reason << '\n';
-  for (const Candidate &c : plan.runnersUp)
+  constexpr size_t kShown = 3;
+  for (const Candidate &c : llvm::ArrayRef(plan.runnersUp).take_front(kShown))
     os << formatv("  next      {0}: {1}\n", tilingText(c.tiling),
                   timeText(c.prediction.total));
   for (const Candidate &c : plan.rejected)

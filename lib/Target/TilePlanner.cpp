@@ -205,10 +205,8 @@ llvm::Expected<TilingPlan> attn::selectTiling(const AttentionProblem &problem,
   plan.chosen = fitting.front();
   plan.tiling = plan.chosen.tiling;
   explainDecisions(fitting, plan);
+  plan.runnersUp.assign(std::next(fitting.begin()), fitting.end());
   constexpr size_t kKept = 3;
-  for (const Candidate &c :
-       llvm::ArrayRef(fitting).drop_front().take_front(kKept))
-    plan.runnersUp.push_back(c);
   for (const Candidate &c : llvm::ArrayRef(rejected).take_front(kKept))
     plan.rejected.push_back(c);
   return plan;

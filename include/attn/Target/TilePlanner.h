@@ -73,6 +73,11 @@ struct ScheduleRates {
   /// Cycles that a key block and a query tile cost beside their elements.
   double cyclesPerBlock = 0;
   double cyclesPerTask = 0;
+  /// Cycles that a score costs in addition where the masks have to be tested,
+  /// in blocks on an edge.
+  double cyclesPerEdgeScore = 0;
+  /// The tasks of all heads are dealt out together; without, head by head.
+  bool mixesHeads = false;
   /// Head dimensions as the product computes them (padded), and the numbers of
   /// rows and keys that a partly used tile is rounded up to.
   int64_t headDim = 0, valueDim = 0, rowGranule = 1, keyGranule = 1;
@@ -108,7 +113,7 @@ struct Candidate {
 struct TilingPlan {
   Tiling tiling;
   Candidate chosen;
-  /// The best of the others that fit, best first; at most three.
+  /// The others that fit, best first.
   std::vector<Candidate> runnersUp;
   /// The rejected ones that come closest to fitting; at most three.
   std::vector<Candidate> rejected;

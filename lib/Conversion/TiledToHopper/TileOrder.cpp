@@ -16,17 +16,13 @@
 //===----------------------------------------------------------------------===//
 
 #include "HopperKernel.h"
+#include "attn/Target/WarpgroupOrder.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 
 using namespace mlir;
 using namespace attn;
 using namespace attn::hopper;
-
-/// Up to this many query blocks of a head, heads are taken in groups of so many
-/// bytes of keys and values. Measured on an H200: with more, the groups cost
-/// more balance than they save traffic.
-static constexpr int64_t kGroupedBlocks = 12, kGroupBytes = int64_t(16) << 20;
 
 static Value greatestCommonDivisor(GpuEmitter &e, Value x, Value y) {
   auto loop = scf::WhileOp::create(
@@ -51,11 +47,12 @@ static Value headsInGroup(Thread &thread, Value heads, Value blocks,
   Value keys = e.toI32(
       memref::DimOp::create(e.b, e.loc, key, int64_t(kernel.key.rowDim)));
   int64_t bytes = (kernel.headChunks + kernel.valueChunks) * kChunkRowBytes;
-  Value fitting = e.div(e.i32(kGroupBytes / bytes), e.max(keys, e.i32(1)));
+  Value fitting =
+      e.div(e.i32(WarpgroupOrder::kGroupBytes / bytes), e.max(keys, e.i32(1)));
   // So many heads fill whole rounds.
   Value unit = e.div(width, greatestCommonDivisor(e, width, blocks));
   Value units = e.max(e.div(fitting, unit), e.i32(1));
-  Value isShort = e.less(blocks, e.i32(kGroupedBlocks + 1));
+  Value isShort = e.less(blocks, e.i32(WarpgroupOrder::kGroupedBlocks + 1));
   return e.select(isShort, e.mul(unit, units), heads);
 }
 
