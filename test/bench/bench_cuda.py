@@ -5,11 +5,12 @@ FlexAttention.
     test/bench/compile_cuda.py kernels --build build      # anywhere
     test/bench/bench_cuda.py kernels --json table.json    # where the GPU is
 
-Needs torch, this file, cuda_kernel.py and the folder. All contenders of a case run in
-turn, several rounds, on fresh normal data with B*S = 16384 and H = 2048/D; a figure is
+Needs torch, this file, compile_cuda.py, cuda_kernel.py, cuda_masks.py, which says what masks there
+are, and the folder. All contenders of a case run in turn, several rounds, on fresh normal data with
+B*S = 16384 and H = 2048/D, half of it for grouped heads; a figure is
 the median over the rounds of the medians of triton.testing.do_bench. Before it is timed,
-our output, poisoned with NaN, is compared with float64 on some rows, beside cuDNN's on
-the same rows, and run again: the bits have to be the same. The table is the last thing
+our output, poisoned with NaN, is compared with float64 on some rows, beside cuDNN's or, where
+that cannot do the case, FlexAttention's on the same rows, and run again: the bits have to be the same. The table is the last thing
 that is printed.
 """
 
@@ -23,13 +24,13 @@ import sys
 
 import torch
 import torch.nn.functional as F
+from compile_cuda import heads_of
 from cuda_kernel import CudaKernel
+from cuda_masks import PLAIN, batches, bind_flex, captures, is_causal, scores_of, visible_pairs
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from triton.testing import do_bench
 
-TOKENS, HIDDEN = 16384, 2048
 TYPES = {"bf16": torch.bfloat16, "f16": torch.float16}
-MASKS = {"full": False, "causal": True}
 # What an error beyond cuDNN's own may be, as a factor.
 ERROR_BOUND = 1.1
 
@@ -53,34 +54,27 @@ def options():
 
 
 # ---------------------------------------------------------------------------
-# Contenders: each a function of (q, k, v, causal) that returns a call.
+# Contenders: each a function of (q, k, v, mask) that returns a call.
 # ---------------------------------------------------------------------------
 
 
 def sdpa(backend):
-    def bind(q, k, v, causal):
+    def bind(q, k, v, mask):
+        if mask not in PLAIN:
+            raise NotImplementedError(mask)
+
         def call():
             with sdpa_kernel(backend):
-                return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+                return F.scaled_dot_product_attention(
+                    q, k, v, is_causal=is_causal(mask), enable_gqa=q.shape[1] != k.shape[1]
+                )
 
         return call
 
     return bind
 
 
-def flex(q, k, v, causal):
-    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-
-    length = q.shape[2]
-    block_mask = None
-    if causal:
-        block_mask = create_block_mask(lambda b, h, i, j: i >= j, None, None, length, length, device="cuda")
-    torch._dynamo.reset()
-    compiled = torch.compile(flex_attention, dynamic=False)
-    return lambda: compiled(q, k, v, block_mask=block_mask)
-
-
-PEERS = {"cudnn": sdpa(SDPBackend.CUDNN_ATTENTION), "flash": sdpa(SDPBackend.FLASH_ATTENTION), "flex": flex}
+PEERS = {"cudnn": sdpa(SDPBackend.CUDNN_ATTENTION), "flash": sdpa(SDPBackend.FLASH_ATTENTION), "flex": bind_flex}
 
 
 def find_artifact(args, dim, mask):
@@ -102,38 +96,36 @@ def sample_rows(length, count=96):
     return torch.unique(torch.cat([rows, torch.tensor([0, 1, length - 2, length - 1], device="cuda")]))
 
 
-def relative_error(output, q, k, v, causal, rows, heads):
+def relative_error(output, q, k, v, mask, rows, heads):
     """Frobenius, against float64, over some rows of some heads."""
     wrong = total = 0.0
+    ratio = q.shape[1] // k.shape[1]
     for b, h in heads:
-        scores = q[b, h, rows].double() @ k[b, h].double().T / math.sqrt(q.shape[3])
-        if causal:
-            hidden = torch.arange(k.shape[2], device="cuda")[None, :] > rows[:, None]
-            scores.masked_fill_(hidden, -math.inf)
-        exact = scores.softmax(-1) @ v[b, h].double()
+        scores, _ = scores_of(q[b, h, rows].double(), k[b, h // ratio].double(), mask, h, q.shape[1], rows)
+        exact = scores.softmax(-1) @ v[b, h // ratio].double()
         wrong += (output[b, h, rows].double() - exact).square().sum().item()
         total += exact.square().sum().item()
     return math.sqrt(wrong / total)
 
 
-def check(kernel, q, k, v, causal, cudnn):
+def check(run, q, k, v, mask, peer):
     """What is wrong, or None, and the two errors."""
     outputs = [torch.full_like(q, math.nan) for _ in range(2)]
     for output in outputs:
-        kernel(q, k, v, output)
+        run(output)
     torch.cuda.synchronize()
     rows = sample_rows(q.shape[2])
     heads = [(0, 0), (q.shape[0] - 1, q.shape[1] - 1), (q.shape[0] // 2, q.shape[1] // 2)]
-    ours = relative_error(outputs[0], q, k, v, causal, rows, heads)
-    theirs = relative_error(cudnn(), q, k, v, causal, rows, heads)
-    figures = {"error": ours, "cudnn_error": theirs}
+    ours = relative_error(outputs[0], q, k, v, mask, rows, heads)
+    theirs = relative_error(peer(), q, k, v, mask, rows, heads)
+    figures = {"error": ours, "peer_error": theirs}
     unwritten = torch.isnan(outputs[0]).sum().item()
     if unwritten:
         return f"{unwritten} elements are NaN", figures
     if not torch.equal(outputs[0].view(torch.int16), outputs[1].view(torch.int16)):
         return "two runs differ", figures
     if not ours <= ERROR_BOUND * theirs:
-        return f"error {ours:.2e}, cuDNN's {theirs:.2e}", figures
+        return f"error {ours:.2e}, the peer's {theirs:.2e}", figures
     return None, figures
 
 
@@ -142,15 +134,22 @@ def check(kernel, q, k, v, causal, cudnn):
 # ---------------------------------------------------------------------------
 
 
-def contenders(args, kernel, q, k, v, causal):
+def bind_kernel(kernel, q, k, v, mask):
+    """A call of ours on an output."""
+    operands = [q, k, v, *captures(mask, q.shape[0], q.shape[1], q.shape[2])]
+    behind = [torch.empty(q.shape[:3], device="cuda")] if mask == "lse" else []
+    return lambda output: kernel(*operands, output, *behind)
+
+
+def contenders(args, run, q, k, v, mask):
     """Calls by name; a peer that cannot do the case is left out and named."""
     calls, absent = {}, {}
-    if kernel:
+    if run:
         output = torch.empty_like(q)
-        calls["ours"] = lambda: kernel(q, k, v, output)
+        calls["ours"] = lambda: run(output)
     for name in dict.fromkeys(["cudnn", *args.peers.split(",")]):
         try:
-            call = PEERS[name](q, k, v, causal)
+            call = PEERS[name](q, k, v, mask)
             call()
             torch.cuda.synchronize()
             calls[name] = call
@@ -160,20 +159,25 @@ def contenders(args, kernel, q, k, v, causal):
 
 
 def run_case(args, kernel, dim, mask, length):
-    causal, heads, batch = MASKS[mask], HIDDEN // dim, max(TOKENS // length, 1)
-    shape = (batch, heads, length, dim)
-    q, k, v = (torch.randn(shape, device="cuda", dtype=TYPES[args.element]) for _ in range(3))
+    heads, kv_heads = heads_of(mask, dim)
+    batch = batches(mask, length)
+    q, k, v = (
+        torch.randn((batch, h, length, dim), device="cuda", dtype=TYPES[args.element])
+        for h in (heads, kv_heads, kv_heads)
+    )
     case = {"dim": dim, "mask": mask, "length": length, "batch": batch, "heads": heads}
-    calls, case["absent"] = contenders(args, kernel, q, k, v, causal)
-    if kernel and "cudnn" in calls:
-        case["problem"], figures = check(kernel, q, k, v, causal, calls["cudnn"])
+    run = bind_kernel(kernel, q, k, v, mask) if kernel else None
+    calls, case["absent"] = contenders(args, run, q, k, v, mask)
+    peer = calls.get("cudnn", calls.get("flex"))
+    if kernel and peer:
+        case["problem"], figures = check(run, q, k, v, mask, peer)
         case.update(figures)
     times = {name: [] for name in calls}
     for _ in range(args.rounds):
         for name, call in calls.items():
             times[name].append(do_bench(call, warmup=10, rep=args.rep, return_mode="median"))
     case["milliseconds"] = {name: statistics.median(t) for name, t in times.items()}
-    flops = 4 * batch * heads * length * length * dim / (2 if causal else 1)
+    flops = 4 * batch * heads * visible_pairs(mask, length) * dim
     case["tflops"] = {name: flops / ms * 1e-9 for name, ms in case["milliseconds"].items()}
     return case
 
@@ -205,7 +209,7 @@ def print_tables(args, cases):
         for dim in args.dims:
             for mask in args.masks.split(","):
                 row = {c["length"]: c for c in cases if c["dim"] == dim and c["mask"] == mask}
-                line = f"D {dim:<3} {mask:6}"
+                line = f"D {dim:<3} {mask:6.6}"
                 for length in lengths:
                     case = row.get(length)
                     known = case and ratio(case, peer)

@@ -5,12 +5,15 @@ FlexAttention.
     test/bench/compile_cuda.py gradients --build build --backward      # anywhere
     test/bench/bench_cuda_backward.py gradients --json table.json      # where the GPU is
 
-Needs torch, this file, bench_cuda.py, cuda_kernel.py and the folder. As bench_cuda.py: all
+Needs torch, the CUDA scripts of this folder and the folder. As bench_cuda.py: all
 contenders of a case run in turn, several rounds, on fresh normal data with B*S = 16384 and
 H = 2048/D. Our time is that of all kernels of the artifact. Before it is timed, our
 gradients, poisoned with NaN as the workspace is, are compared with float64 on some heads,
-beside cuDNN's on the same heads; or FlexAttention's, where cuDNN cannot do the case: window of
-1024, softcap 20 and ALiBi, all causal, counted over visible scores. "grouped" is 32 heads on 8.
+beside cuDNN's on the same heads; or FlexAttention's, where cuDNN cannot do the case. Pairs are
+counted over visible scores.
+
+--memory measures what a launch takes of the GPU's memory beside operands and gradients, as the
+driver counts it, at lengths of 8k, 32k and 128k unless --lengths names others.
 """
 
 import argparse
@@ -21,14 +24,16 @@ import sys
 
 import torch
 import torch.nn.functional as F
-from bench_cuda import HIDDEN, TOKENS, TYPES, numbers, run_cases
+from bench_cuda import TYPES, find_artifact, numbers, run_cases
+from compile_cuda import HIDDEN, heads_of
+from cuda_kernel import CudaKernel, evaluate
+from cuda_masks import PLAIN, batches, bind_flex, captures, is_causal, scores_of, visible_pairs
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from triton.testing import do_bench
 
 # What an error beyond cuDNN's own may be, as a factor.
 ERROR_BOUND = 1.1
 GRADIENTS = ("query", "key", "value")
-WINDOW, SOFTCAP = 1024, 20.0
 
 
 def options():
@@ -36,13 +41,16 @@ def options():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--element", default="bf16", choices=TYPES)
     parser.add_argument("--dims", type=numbers, default=[64, 128])
-    parser.add_argument("--lengths", type=numbers, default=[1024, 4096, 16384])
+    parser.add_argument("--lengths", type=numbers)
     parser.add_argument("--masks", default="full,causal", help="also window, softcap, alibi, grouped")
     parser.add_argument("--peers", default="cudnn,flash", help="of cudnn, flash, flex; cudnn is always there")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--rep", type=int, default=60, help="milliseconds a round and contender")
     parser.add_argument("--json", type=pathlib.Path)
-    return parser.parse_args()
+    parser.add_argument("--memory", action="store_true", help="bytes in place of times")
+    args = parser.parse_args()
+    args.lengths = args.lengths or ([8192, 32768, 131072] if args.memory else [1024, 4096, 16384])
+    return args
 
 
 # ---------------------------------------------------------------------------
@@ -63,38 +71,18 @@ def differentiated(forward):
 
 def sdpa(backend):
     def forward(q, k, v, mask):
-        if mask in ("window", "softcap", "alibi"):
+        if mask not in PLAIN:
             raise NotImplementedError(mask)
         with sdpa_kernel(backend):
             return F.scaled_dot_product_attention(
-                q, k, v, is_causal=mask == "causal", enable_gqa=q.shape[1] != k.shape[1]
+                q, k, v, is_causal=is_causal(mask), enable_gqa=q.shape[1] != k.shape[1]
             )
 
     return forward
 
 
-def slopes(heads):
-    return -(2.0 ** (-8 * torch.arange(1, heads + 1, device="cuda", dtype=torch.float32) / heads))
-
-
 def flex(q, k, v, mask):
-    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-
-    length, slope = q.shape[2], slopes(q.shape[1])
-    block_mask = None
-    if mask == "window":
-        block_mask = create_block_mask(
-            lambda b, h, i, j: (i >= j) & (i - j < WINDOW), None, None, length, length, device="cuda"
-        )
-    elif mask not in ("full", "grouped"):
-        block_mask = create_block_mask(lambda b, h, i, j: i >= j, None, None, length, length, device="cuda")
-    score_mod = {
-        "softcap": lambda s, b, h, i, j: SOFTCAP * torch.tanh(s / SOFTCAP),
-        "alibi": lambda s, b, h, i, j: s + slope[h] * (j - i),
-    }.get(mask)
-    torch._dynamo.reset()
-    compiled = torch.compile(flex_attention, dynamic=False)
-    return compiled(q, k, v, score_mod=score_mod, block_mask=block_mask, enable_gqa=q.shape[1] != k.shape[1])
+    return bind_flex(q, k, v, mask)()
 
 
 PEERS = {
@@ -102,25 +90,6 @@ PEERS = {
     "flash": differentiated(sdpa(SDPBackend.FLASH_ATTENTION)),
     "flex": differentiated(flex),
 }
-
-
-def scores_of(q, k, mask, h, heads):
-    """Final scores and their derivative, of one head, in the type of q."""
-    length, slope = q.shape[0], 1
-    scores = q @ k.T / math.sqrt(q.shape[-1])
-    if mask == "softcap":
-        tanh = torch.tanh(scores / SOFTCAP)
-        scores, slope = SOFTCAP * tanh, 1 - tanh * tanh
-    if mask in ("full", "grouped"):
-        return scores, slope
-    i = torch.arange(length, device="cuda")[:, None]
-    j = torch.arange(length, device="cuda")[None, :]
-    if mask == "alibi":
-        scores += slopes(heads)[h].to(q.dtype) * (j - i)
-    hidden = j > i
-    if mask == "window":
-        hidden |= i - j >= WINDOW
-    return scores.masked_fill_(hidden, -math.inf), slope
 
 
 def forward_results(q, k, v, mask):
@@ -200,32 +169,22 @@ def check(run, tensors, mask, peer):
 
 def bind_kernel(kernel, q, k, v, gradient, mask):
     output, lse = forward_results(q, k, v, mask)
-    captures = [slopes(q.shape[1])] if mask == "alibi" else []
+    operands = captures(mask, q.shape[0], q.shape[1], q.shape[2])
     gradients = [torch.empty_like(t) for t in (q, k, v)]
 
     def run(poison=False):
         if poison:
             for t in gradients:
                 t.fill_(math.nan)
-        kernel(q, k, v, output, lse, gradient, *captures, *gradients)
+        kernel(q, k, v, output, lse, gradient, *operands, *gradients)
         return gradients
 
     return run
 
 
-def visible_pairs(mask, length):
-    if mask in ("full", "grouped"):
-        return length * length
-    if mask == "window":
-        return sum(min(i + 1, WINDOW) for i in range(length))
-    return length * length / 2
-
-
 def run_case(args, kernel, dim, mask, length):
-    heads, batch = HIDDEN // dim, max(TOKENS // length, 1)
-    kv_heads = heads
-    if mask == "grouped":
-        heads, kv_heads, batch = 32, 8, max(batch // 2, 1)
+    heads, kv_heads = heads_of(mask, dim)
+    batch = batches(mask, length)
     shapes = [(batch, h, length, dim) for h in (heads, kv_heads, kv_heads, heads)]
     tensors = [torch.randn(shape, device="cuda", dtype=TYPES[args.element]) for shape in shapes]
     case = {"dim": dim, "mask": mask, "length": length, "batch": batch, "heads": heads, "absent": {}}
@@ -254,5 +213,33 @@ def run_case(args, kernel, dim, mask, length):
     return case
 
 
+def measure_memory(args):
+    """One batch; the lse, which the forward keeps, counts."""
+    print(f"{'':22}{'MiB':>9}{'bytes a row':>13}{'workspace, lse':>16}{'N x N':>12}")
+    for dim in args.dims:
+        for mask in args.masks.split(","):
+            kernel = CudaKernel(find_artifact(args, dim, mask))
+            for length in args.lengths:
+                shape = (1, HIDDEN // dim, length, dim)
+                tensors = [torch.randn(shape, device="cuda", dtype=TYPES[args.element]) for _ in range(8)]
+                torch.cuda.synchronize()
+                torch.cuda.empty_cache()
+                before = torch.cuda.mem_get_info()[0]
+                lse = torch.zeros(shape[:3], device="cuda")
+                kernel(*tensors[:4], lse, *tensors[4:])
+                torch.cuda.synchronize()
+                taken = before - torch.cuda.mem_get_info()[0]
+                sizes = kernel.bind_sizes([*tensors[:4], lse, *tensors[4:]])
+                counted = evaluate(kernel.description["workspace_bytes"], sizes) + 4 * lse.numel()
+                pairs = lse.numel() * length * tensors[0].element_size()
+                name = f"D {dim} {mask} S {length}"
+                mib = [n / (1 << 20) for n in (taken, counted, pairs)]
+                print(f"{name:22}{mib[0]:9.1f}{taken / lse.numel():13.1f}{mib[1]:16.1f}{mib[2]:12.0f}", flush=True)
+                kernel.launches.clear()
+                del tensors, lse
+    return 0
+
+
 if __name__ == "__main__":
-    sys.exit(run_cases(options(), run_case, "gradient"))
+    args = options()
+    sys.exit(measure_memory(args) if args.memory else run_cases(args, run_case, "gradient"))

@@ -6,7 +6,7 @@ machine with the GPU.
     test/bench/compile_cuda.py gradients --build build --backward
 
 One kernel a head dimension, mask and element type serves all lengths. The folder holds
-artifacts and nothing else that the benchmark needs but its two Python files; it stays
+artifacts and nothing else that the benchmark needs but its Python files; it stays
 below 8 MiB.
 """
 
@@ -18,16 +18,6 @@ import sys
 
 HIDDEN = 2048  # heads times head dimension, in every case
 LARGEST = 8 << 20
-
-
-def module(element, dim, causal, clauses=""):
-    tensor = f"tensor<?x{HIDDEN // dim}x?x{dim}x{element}>"
-    mask = "causal " if causal else ""
-    return (
-        f"func.func @attention(%q: {tensor}, %k: {tensor}, %v: {tensor}) -> {tensor} {{\n"
-        f"  %o = attn.attention %q, %k, %v {mask}{clauses} : {tensor}, {tensor}, {tensor} -> {tensor}\n"
-        f"  return %o : {tensor}\n}}\n"
-    )
 
 
 def alibi(heads):
@@ -42,19 +32,52 @@ def alibi(heads):
     }}"""
 
 
+SEGMENTS = "segments(%x, %y : tensor<?x?xi32>, tensor<?x?xi32>)"
+
+
+def clauses_of(mask, heads):
+    """As cuda_masks.py has them."""
+    others = {
+        "full": "", "grouped": "", "window": " causal window(1023, 0)", "softcap": " causal softcap(20.0)",
+        "alibi": " causal " + alibi(heads), "documents": " causal " + SEGMENTS,
+    }  # fmt: skip
+    return others.get(mask, " causal")
+
+
+def heads_of(mask, dim):
+    if mask.startswith("grouped"):
+        return (64 if "64" in mask else 32), 8
+    return HIDDEN // dim, HIDDEN // dim
+
+
+def types_of(element, dim, mask):
+    """Heads, types of queries, keys and rows, and the operands that the mask adds."""
+    heads, kv_heads = heads_of(mask, dim)
+    tensor, key = (f"tensor<?x{h}x?x{dim}x{element}>" for h in (heads, kv_heads))
+    ids = "tensor<?x?xi32>"
+    more = {"alibi": f", %x: tensor<{heads}xf32>", "documents": f", %x: {ids}, %y: {ids}"}.get(mask, "")
+    return heads, tensor, key, f"tensor<?x{heads}x?xf32>", more
+
+
+def forward_module(element, dim, mask, clauses=""):
+    heads, tensor, key, rows, more = types_of(element, dim, mask)
+    results, names, values = tensor, "%o", "%o"
+    if mask == "lse":
+        results, names, values = f"{tensor}, {rows}", "%o:2", "%o#0, %o#1"
+    clauses += clauses_of(mask, heads)
+    return (
+        f"func.func @attention(%q: {tensor}, %k: {key}, %v: {key}{more}) -> ({results}) {{\n"
+        f"  {names} = attn.attention %q, %k, %v {clauses} : {tensor}, {key}, {key} -> {results}\n"
+        f"  return {values} : {results}\n}}\n"
+    )
+
+
 def backward_module(element, dim, mask, clauses=""):
-    """Of the masks of bench_cuda_backward.py."""
-    heads, kv_heads = (32, 8) if mask == "grouped" else [HIDDEN // dim] * 2
-    tensor, rows = f"tensor<?x{heads}x?x{dim}x{element}>", f"tensor<?x{heads}x?xf32>"
-    key = f"tensor<?x{kv_heads}x?x{dim}x{element}>"
-    clauses += {
-        "full": "", "grouped": "", "causal": " causal", "window": " causal window(1023, 0)",
-        "softcap": " causal softcap(20.0)", "alibi": " causal " + alibi(heads),
-    }[mask]  # fmt: skip
-    slopes = f", %x: tensor<{heads}xf32>" if mask == "alibi" else ""
+    heads, tensor, key, rows, more = types_of(element, dim, mask)
+    clauses += clauses_of(mask, heads)
     gradients = f"{tensor}, {key}, {key}"
     return (
-        f"func.func @gradients(%q: {tensor}, %k: {key}, %v: {key}, %o: {tensor}, %l: {rows}, %do: {tensor}{slopes})\n"
+        f"func.func @gradients(%q: {tensor}, %k: {key}, %v: {key}, %o: {tensor}, %l: {rows}, %do: {tensor}{more})\n"
         f"    -> ({gradients}) {{\n"
         f"  %g:3 = attn.attention_backward %q, %k, %v, %o, %l, %do {clauses}\n"
         f"    : {gradients}, {tensor}, {rows}, {tensor} -> {gradients}\n"
@@ -68,10 +91,7 @@ def compile_one(args, element, dim, mask):
         args.build / "bin" / "attn-opt", "-", f"--target={args.target}", f"--emit={args.format}",
         "-o", args.folder / name,
     ]
-    if args.backward:
-        text = backward_module(element, dim, mask, args.clauses)
-    else:
-        text = module(element, dim, mask == "causal", args.clauses)
+    text = (backward_module if args.backward else forward_module)(element, dim, mask, args.clauses)
     done = subprocess.run(command, input=text, text=True, capture_output=True)
     if done.returncode:
         return f"{name}: {done.stderr.strip()}"
@@ -93,7 +113,7 @@ def main():
     parser.add_argument("--elements", default="bf16", help="of bf16 and f16, with commas")
     parser.add_argument("--dims", default="64,128,256")
     parser.add_argument("--backward", action="store_true", help="gradients")
-    parser.add_argument("--masks", default="full,causal", help="of --backward also window, softcap, alibi, grouped")
+    parser.add_argument("--masks", default="full,causal", help="of those of cuda_masks.py")
     parser.add_argument("--clauses", default="", help="of the op, such as 'scale(0.1)'")
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
