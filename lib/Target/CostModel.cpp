@@ -100,7 +100,7 @@ static Sweep sweepHead(const Candidate &candidate,
     int64_t end = begin + roundUp(range.hi - begin, tiling.blockKey);
     return range.hi <= range.lo ? 0 : std::min(end, problem.kvLength) - begin;
   };
-  // Of those, keys in blocks that some row does not see whole.
+  // Of the computed keys, those in blocks that some row does not see whole.
   auto onEdge = [&](int64_t first, int64_t end, double keys) -> double {
     int64_t last = std::min(end, problem.queryLength) - 1;
     int64_t lo = roundUp(problem.visibleKeys(last, last).lo, tiling.blockKey);
