@@ -4,6 +4,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Math/Transforms/Passes.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
 using namespace mlir;
 
@@ -46,7 +47,9 @@ struct LowerToComparisons : public RewritePattern {
 
 } // namespace
 
-void attn::populateMathExpansion(RewritePatternSet &patterns) {
+/// Functions that a GPU has no unit for, as upstream's expansions and
+/// polynomials; questions about a float as comparisons.
+static void populateMathExpansion(RewritePatternSet &patterns) {
   patterns.add<LowerToComparisons>(patterns.getContext());
   math::populateExpansionPatterns(patterns, {"acosh", "asinh", "atanh",
                                              "clampf", "cosh", "ctlz", "fpowi",
@@ -58,4 +61,30 @@ void attn::populateMathExpansion(RewritePatternSet &patterns) {
          "math.log1p", "math.log2", "math.sin"},
         name);
   });
+}
+
+LogicalResult attn::expandMath(Operation *root, RewritePatternSet known,
+                               function_ref<bool(Operation *)> isFunction,
+                               StringRef language) {
+  populateMathExpansion(known);
+  SmallVector<Operation *> functions;
+  root->walk([&](Operation *op) {
+    if (isFunction(op))
+      functions.push_back(op);
+  });
+  // Other ops are as the passes before want them: none is folded.
+  GreedyRewriteConfig config;
+  config.setStrictness(GreedyRewriteStrictness::ExistingAndNewOps);
+  (void)applyOpPatternsGreedily(functions, std::move(known), config);
+  bool isExpanded = true;
+  root->walk([&](Operation *op) {
+    if (!isFunction(op))
+      return;
+    op->emitOpError("has no form in ")
+        << language << " on " << op->getOperand(0).getType()
+        << "; f16, bf16 and f32 have all functions, f64 has "
+           "exp2, exp, log2, log, tanh and rsqrt";
+    isExpanded = false;
+  });
+  return success(isExpanded);
 }

@@ -7,10 +7,14 @@
 
 namespace attn {
 
-/// Functions that a GPU has no unit for, as upstream's expansions and
-/// polynomials; questions about a float as comparisons. A back end adds what it
-/// knows better, with a benefit above 2.
-void populateMathExpansion(mlir::RewritePatternSet &patterns);
+/// Makes arithmetic of the ops below `root` that `isFunction` names, and of
+/// what they become: by `known`, what a back end knows better than upstream's
+/// expansions and polynomials, with a benefit above 2. A function that is left
+/// is an error: it has no form in `language`.
+mlir::LogicalResult
+expandMath(mlir::Operation *root, mlir::RewritePatternSet known,
+           llvm::function_ref<bool(mlir::Operation *)> isFunction,
+           llvm::StringRef language);
 
 } // namespace attn
 

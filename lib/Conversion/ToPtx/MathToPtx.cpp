@@ -39,7 +39,6 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/PatternMatch.h"
-#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 namespace attn {
@@ -243,8 +242,6 @@ static StringRef instructionOf(Operation *op) {
       .Case([](math::RoundOp) { return "llvm.round"; })
       .Case([](math::SqrtOp) { return "llvm.sqrt"; })
       .Case([](math::TruncOp) { return "llvm.trunc"; })
-      .Case([](arith::MaxNumFOp) { return "llvm.maxnum"; })
-      .Case([](arith::MinNumFOp) { return "llvm.minnum"; })
       .Default([](Operation *) { return ""; });
 }
 
@@ -319,25 +316,9 @@ struct MathToPtx : attn::impl::MathToPtxBase<MathToPtx> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
     patterns.add<LowerToIntrinsics, ComputeInF32>(&getContext());
-    attn::populateMathExpansion(patterns);
-    SmallVector<Operation *> functions;
-    getOperation()->walk([&](Operation *op) {
-      if (isFunction(op))
-        functions.push_back(op);
-    });
-    // Other ops are as the passes before want them: none is folded.
-    GreedyRewriteConfig config;
-    config.setStrictness(GreedyRewriteStrictness::ExistingAndNewOps);
-    (void)applyOpPatternsGreedily(functions, std::move(patterns), config);
-    getOperation()->walk([&](Operation *op) {
-      if (!isFunction(op))
-        return;
-      op->emitOpError("has no form in PTX on ")
-          << op->getOperand(0).getType()
-          << "; f16, bf16 and f32 have all functions, f64 has "
-             "exp2, exp, log2, log, tanh and rsqrt";
+    if (failed(attn::expandMath(getOperation(), std::move(patterns), isFunction,
+                                "PTX")))
       signalPassFailure();
-    });
   }
 };
 } // namespace

@@ -23,7 +23,6 @@
 #include "attn/Conversion/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 namespace attn {
@@ -189,28 +188,13 @@ struct MathToSpirv : attn::impl::MathToSpirvBase<MathToSpirv> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
     patterns.add<BuildFunction>(&getContext());
-    attn::populateMathExpansion(patterns);
-    SmallVector<Operation *> functions;
     auto isFunction = [](Operation *op) {
       return isa_and_nonnull<math::MathDialect>(op->getDialect()) &&
              !isInstruction(op);
     };
-    getOperation()->walk([&](Operation *op) {
-      if (isFunction(op))
-        functions.push_back(op);
-    });
-    GreedyRewriteConfig config;
-    config.setStrictness(GreedyRewriteStrictness::ExistingAndNewOps);
-    (void)applyOpPatternsGreedily(functions, std::move(patterns), config);
-    getOperation()->walk([&](Operation *op) {
-      if (!isFunction(op))
-        return;
-      op->emitOpError("has no form in SPIR-V on ")
-          << op->getOperand(0).getType()
-          << "; f16, bf16 and f32 have all functions, f64 has "
-             "exp2, exp, log2, log, tanh and rsqrt";
+    if (failed(attn::expandMath(getOperation(), std::move(patterns), isFunction,
+                                "SPIR-V")))
       signalPassFailure();
-    });
   }
 };
 } // namespace
