@@ -15,6 +15,10 @@ namespace attn::planner {
 
 using Candidates = std::vector<Candidate>;
 
+/// What the tiles of a task of a CPU may take of its thread's stack; OpenMP
+/// runtimes give 4 MiB.
+constexpr int64_t kStackBytes = 2 << 20;
+
 /// `problem` has representative sizes. Each lister appends candidates whose
 /// tiles, budgets and rates are filled in, those that do not fit included.
 void listCpuSchedules(const AttentionProblem &problem,

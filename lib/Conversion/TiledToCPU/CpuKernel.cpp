@@ -98,7 +98,9 @@ int64_t CpuKernel::valueChunk() const {
   Type factor = roundsProbabilities() ? form.elementType : type;
   int64_t rowBytes =
       std::max<int64_t>(valueColumns, 1) * factor.getIntOrFloatBitWidth() / 8;
-  return std::max<int64_t>(l1Bytes * 2 / 3 / rowBytes / 16 * 16, 16);
+  // Whole turns of a register tile, pairs or not.
+  int64_t step = 2 * std::max<int64_t>(width, 16);
+  return std::max<int64_t>(l1Bytes * 2 / 3 / rowBytes / step * step, step);
 }
 
 Scratch Scratch::allocate(Emitter &e, const CpuKernel &kernel) {

@@ -8,6 +8,7 @@
 //   FmaProduct.cpp     multiply-adds
 //   DotProduct.cpp     or dot products of pairs
 //   VectorPacking.cpp  their operands
+//   RegisterTile.cpp   the loop around a register tile
 //   AmxProduct.cpp   tile products by AMX
 //   AmxPacking.cpp     their operands
 //   AmxTiles.cpp       the tile registers

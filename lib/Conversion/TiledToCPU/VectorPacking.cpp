@@ -49,13 +49,10 @@ void VectorProduct::deallocate(Emitter &e) {
 }
 
 void VectorProduct::beginThread(Emitter &e) {
-  int64_t words = roundUp(std::max<int64_t>(querySteps(), 1), kernel.width);
-  query = memref::AllocaOp::create(
-      e.b, e.loc, MemRefType::get({kernel.rows, words}, kernel.type),
-      e.b.getI64IntegerAttr(64));
-  scores = memref::AllocaOp::create(
-      e.b, e.loc, MemRefType::get({kernel.rows, kernel.keys}, kernel.type),
-      e.b.getI64IntegerAttr(64));
+  query = LeftRows::allocate(e, kernel.rows, kernel.registerRows,
+                             std::max<int64_t>(querySteps(), 1), kernel.vector);
+  scores = LeftRows::allocate(e, kernel.rows, kernel.registerRows, kernel.keys,
+                              kernel.vector);
 }
 
 void VectorProduct::pack(Emitter &e, IRMapping &scalars, Value head,
@@ -108,7 +105,8 @@ void VectorProduct::loadQuery(Task &task) {
                  [&](Value column, int64_t count) {
                    Value words = lanes->loadQuery(e, view, e.add(firstRow, row),
                                                   column, count);
-                   e.store(words, query, {row, e.div(column, lanes->depth)});
+                   e.store(words, query.memory,
+                           query.at(e, row, e.div(column, lanes->depth)));
                  });
   });
 }

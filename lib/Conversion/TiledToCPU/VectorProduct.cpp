@@ -8,8 +8,8 @@
 //              c = acc alpha;  for j: c[r][v] += p[r][j] * V[j][v]
 //
 // A step of d or j is one element, or a pair where the instruction multiplies
-// pairs. The reduction is a loop, never unrolled SSA: unrolled, the operands of
-// every step are alive at once and spill.
+// pairs. The reduction is a loop (RegisterTile.h), never wholly unrolled: then
+// the operands of every step are alive at once and spill.
 //
 // With a stale softmax the register tile of scores becomes P before it is
 // stored; else the scores are stored, with the largest of every lane.
@@ -43,23 +43,23 @@ SmallVector<Value> VectorProduct::multiplyPanel(Task &task,
   if (!kernel.form.scores)
     return zeros;
   Value position = packedPosition(task, blocks, block);
-  return e.loop(
-      e.index(0), e.index(querySteps()), 1, zeros,
-      [&](Value step, ValueRange sums) {
-        SmallVector<Value> keys, next;
-        for (int64_t v = 0; v < vectors; ++v)
-          keys.push_back(e.load(lanes->registerType(), packedKeys,
-                                {position, panel, step,
-                                 e.index(v * kernel.width * lanes->depth)}));
-        for (int64_t r = 0; r < kernel.registerRows; ++r) {
-          Value q = memref::LoadOp::create(e.b, e.loc, query,
-                                           ValueRange{e.add(row, r), step});
-          for (int64_t v = 0; v < vectors; ++v)
-            next.push_back(
-                lanes->multiplyAdd(e, q, keys[v], sums[r * vectors + v]));
-        }
-        return next;
-      });
+  RegisterTile tile(kernel.registerRows, vectors);
+  tile.left = [&](int64_t r, const Step &step) -> Value {
+    return memref::LoadOp::create(e.b, e.loc, query.memory,
+                                  query.at(e, row, r, step));
+  };
+  tile.right = [&](const Step &step) {
+    SmallVector<Value> keys;
+    for (int64_t v = 0; v < vectors; ++v)
+      keys.push_back(e.load(lanes->registerType(), packedKeys,
+                            {position, panel, step.index,
+                             e.index(v * kernel.width * lanes->depth)}));
+    return keys;
+  };
+  tile.multiplyAdd = [&](Value word, Value factors, Value sum) {
+    return lanes->multiplyAdd(e, word, factors, sum);
+  };
+  return tile.addAll(e, kernel.width, e.index(0), e.index(querySteps()), zeros);
 }
 
 /// The same from keys as they lie.
@@ -76,8 +76,9 @@ SmallVector<Value> VectorProduct::multiplyInPlace(Task &task,
   SmallVector<Value> raw;
   for (int64_t r = 0; r < kernel.registerRows; ++r)
     for (int64_t v = 0; v < vectors; ++v)
-      raw.push_back(e.load(kernel.vector, scores,
-                           {e.add(row, r), e.add(first, v * kernel.width)}));
+      raw.push_back(
+          e.load(kernel.vector, scores.memory,
+                 scores.at(e, e.add(row, r), e.add(first, v * kernel.width))));
   return raw;
 }
 
@@ -89,7 +90,8 @@ void VectorProduct::multiplyKeys(Task &task, Value firstKey, Value row,
   auto step = [&](Value d, ValueRange carried, int64_t count) {
     SmallVector<Value> queries, next;
     for (int64_t r = 0; r < kernel.registerRows; ++r)
-      queries.push_back(e.load(kernel.vector, query, {e.add(row, r), d}));
+      queries.push_back(
+          e.load(kernel.vector, query.memory, query.at(e, e.add(row, r), d)));
     for (int64_t k = 0; k < keysInPlace(); ++k) {
       Value key = lanes->packValues(e, view, e.add(firstKey, k), d, count);
       for (Value q : queries)
@@ -113,8 +115,8 @@ void VectorProduct::multiplyKeys(Task &task, Value firstKey, Value row,
         vector::ReductionOp::create(e.b, e.loc, vector::CombiningKind::ADD, sum,
                                     arith::FastMathFlags::reassoc);
     int64_t k = index / kernel.registerRows, r = index % kernel.registerRows;
-    memref::StoreOp::create(e.b, e.loc, score, scores,
-                            ValueRange{e.add(row, r), e.add(column, k)});
+    memref::StoreOp::create(e.b, e.loc, score, scores.memory,
+                            scores.at(e, e.add(row, r), e.add(column, k)));
   }
 }
 
@@ -123,7 +125,7 @@ Value VectorProduct::storeProbabilities(Task &task, Value row, Value column,
                                         Value piece) {
   Emitter &e = task.e;
   Value words = lanes->packProbabilities(e, piece);
-  e.store(words, scores, {row, e.div(column, lanes->depth)});
+  e.store(words, scores.memory, scores.at(e, row, e.div(column, lanes->depth)));
   return piece;
 }
 
@@ -144,7 +146,7 @@ LogicalResult VectorProduct::keepScores(Task &task, Value row, Value column,
             finishScore(task, at, c, raw[r * vectors + v], testElements);
         if (failed(score))
           return failure();
-        e.store(*score, scores, {at, c});
+        e.store(*score, scores.memory, scores.at(e, at, c));
         largest = e.maxLanes(largest, *score);
       }
       e.store(largest, s.laneMax, {at, e.index(0)});
@@ -213,24 +215,21 @@ LogicalResult VectorProduct::multiplyScores(Task &task, const KeyBlock &block,
   return success(valid);
 }
 
-/// The step of the key when some row sees it: the value of a key that none
-/// sees may be NaN, and 0 NaN is NaN.
-static SmallVector<Value>
-whereSeen(Task &task, Value key, ValueRange carried,
-          llvm::function_ref<SmallVector<Value>(Value, ValueRange)> step) {
+/// The sums with the step of a key when some row sees it: the value of a key
+/// that none sees may be NaN, and 0 NaN is NaN.
+static SmallVector<Value> addWhereSeen(Task &task, const RegisterTile &tile,
+                                       const Step &key, ValueRange sums) {
   Emitter &e = task.e;
-  Value seen = memref::LoadOp::create(e.b, e.loc, task.scratch.seen, key);
+  Value seen = memref::LoadOp::create(e.b, e.loc, task.scratch.seen, key.index);
   Value zero = arith::ConstantOp::create(e.b, e.loc, e.b.getI8IntegerAttr(0));
   Value isSeen =
       arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ne, seen, zero);
   auto branch = scf::IfOp::create(
       e.b, e.loc, isSeen,
       [&](OpBuilder &, Location) {
-        scf::YieldOp::create(e.b, e.loc, step(key, carried));
+        scf::YieldOp::create(e.b, e.loc, tile.add(key, sums));
       },
-      [&](OpBuilder &, Location) {
-        scf::YieldOp::create(e.b, e.loc, carried);
-      });
+      [&](OpBuilder &, Location) { scf::YieldOp::create(e.b, e.loc, sums); });
   return SmallVector<Value>(branch.getResults());
 }
 
@@ -284,25 +283,27 @@ void VectorProduct::multiplyOutput(Task &task, const KeyBlock &block,
             e.b, e.loc, e.load(kernel.vector, s.output, place(r, v)),
             e.splat(kernel.vector, alpha)));
     }
-    Value last = e.min(e.add(first, kernel.valueChunk()), block.limit(row));
-    auto multiply = [&](Value key, ValueRange carried) {
-      SmallVector<Value> values = loadValues(task, block, key, column, vectors);
-      SmallVector<Value> next;
-      for (int64_t r = 0; r < step; ++r) {
-        Value p = memref::LoadOp::create(e.b, e.loc, scores,
-                                         ValueRange{e.add(row, r), key});
-        for (int64_t v = 0; v < vectors; ++v)
-          next.push_back(
-              lanes->multiplyAdd(e, p, values[v], carried[r * vectors + v]));
-      }
-      return next;
+    RegisterTile tile(step, vectors);
+    tile.left = [&](int64_t r, const Step &key) -> Value {
+      return memref::LoadOp::create(e.b, e.loc, scores.memory,
+                                    scores.at(e, row, r, key));
     };
-    bool branches = kernel.form.seenKeys && lanes->depth == 1;
-    sums = e.loop(e.div(first, lanes->depth), e.ceilDiv(last, lanes->depth), 1,
-                  sums, [&](Value key, ValueRange carried) {
-                    return branches ? whereSeen(task, key, carried, multiply)
-                                    : multiply(key, carried);
-                  });
+    tile.right = [&](const Step &key) {
+      return loadValues(task, block, key.index, column, vectors);
+    };
+    tile.multiplyAdd = [&](Value word, Value factors, Value sum) {
+      return lanes->multiplyAdd(e, word, factors, sum);
+    };
+    Value last = e.min(e.add(first, kernel.valueChunk()), block.limit(row));
+    Value begin = e.div(first, lanes->depth),
+          end = e.ceilDiv(last, lanes->depth);
+    if (kernel.form.seenKeys && lanes->depth == 1)
+      sums = e.loop(begin, end, 1, sums, [&](Value key, ValueRange carried) {
+        return addWhereSeen(task, tile, Step::of(e, key, kernel.width),
+                            carried);
+      });
+    else
+      sums = tile.addAll(e, kernel.width, begin, end, sums);
     for (int64_t r = 0; r < step; ++r)
       for (int64_t v = 0; v < vectors; ++v)
         e.store(sums[r * vectors + v], s.output, place(r, v));

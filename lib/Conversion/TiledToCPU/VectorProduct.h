@@ -8,7 +8,7 @@
 #ifndef ATTN_LIB_CONVERSION_TILEDTOCPU_VECTORPRODUCT_H
 #define ATTN_LIB_CONVERSION_TILEDTOCPU_VECTORPRODUCT_H
 
-#include "CpuKernel.h"
+#include "RegisterTile.h"
 
 namespace attn::cpu {
 
@@ -70,7 +70,8 @@ public:
   mlir::LogicalResult update(Task &task, const KeyBlock &block) override;
   mlir::Value loadScores(Task &task, mlir::Value row,
                          mlir::Value column) override {
-    return task.e.load(kernel.vector, scores, {row, column});
+    return task.e.load(kernel.vector, scores.memory,
+                       scores.at(task.e, row, column));
   }
   mlir::Value storeProbabilities(Task &task, mlir::Value row,
                                  mlir::Value column,
@@ -132,7 +133,7 @@ private:
   mlir::Value blocks;
   // Scratch of the thread: words of the query tile; scores, then the words of P
   // in their place.
-  mlir::Value query, scores;
+  LeftRows query, scores;
 };
 
 } // namespace attn::cpu

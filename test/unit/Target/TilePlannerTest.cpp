@@ -152,9 +152,21 @@ TEST(TilePlanner, CpuRegisterTiles) {
     EXPECT_EQ(t.registerColumns, c.columns);
     EXPECT_TRUE(t.pack);
     EXPECT_GE(t.blockQuery, 32);
-    EXPECT_LE(t.blockQuery, 99);
+    EXPECT_LE(t.blockQuery, 516);
     EXPECT_GE(t.blockKey, 64);
   }
+}
+
+// Keys and values arrive once a task: long ones, while there are enough.
+TEST(TilePlanner, CpuTasksReadKeysSeldom) {
+  TargetDescription target = targetNamed("cpu:avx512");
+  AttentionProblem p = makeProblem("f32", 2048, 128);
+  p.batch = 1;
+  p.queryHeads = p.kvHeads = 8;
+  target.computeUnits = 2;
+  EXPECT_GE(plan(p, target).tiling.blockQuery, 192);
+  target.computeUnits = 64;
+  EXPECT_LE(plan(p, target).tiling.blockQuery, 256);
 }
 
 TEST(TilePlanner, CpuProductsOfBf16) {
