@@ -67,7 +67,9 @@ func.func @scratch(%q: memref<1x1x8x4xf32>, %l: memref<1x1x8xf32>, %t: memref<15
 // CHECK-NOT:       arith.cmpi
 // CHECK:         }
 // CHECK:         %[[ROWS:.+]] = arith.minsi %{{.+}}, %c4 : index
-// CHECK:         scf.for %{{.+}} = %c0 to %[[ROWS]] step %c1 iter_args
+// CHECK:         scf.for {{.*}} iter_args
+// CHECK-COUNT-4:   vector.fma
+// CHECK:         scf.for %{{.+}} = %{{.+}} to %[[ROWS]] step %c1 iter_args
 // CHECK:         vector.fma
 // CHECK:       omp.parallel
 // CHECK-NOT:   vector.contract

@@ -1,6 +1,7 @@
-// Tiles of a backward: register tiles on a CPU, those of wgmma on Hopper, of warps on
-// other GPUs of NVIDIA, of lanes behind Vulkan, and stated ones kept.
+// Tiles of a backward: register tiles on a CPU, of AMX where it has them, those of wgmma on
+// Hopper, of warps on other GPUs of NVIDIA, of lanes behind Vulkan, and stated ones kept.
 // RUN: attn-opt %s --attn-select-tiling=target=cpu:avx512 | FileCheck %s
+// RUN: attn-opt %s --attn-select-tiling=target=cpu:amx | FileCheck %s --check-prefix=AMX
 // RUN: attn-opt %s --target=cpu:avx512 --explain | FileCheck %s --check-prefix=EXPLAIN
 // RUN: attn-opt %s --attn-select-tiling=target=h200 | FileCheck %s --check-prefix=HOPPER
 // RUN: sed 's/%l, %q$/%l, %q deterministic/' %s | attn-opt --attn-select-tiling=target=h200 | FileCheck %s --check-prefix=ORDERED
@@ -11,8 +12,10 @@
 // CHECK-LABEL: func @planned
 // CHECK: attn.attention_backward
 // CHECK-SAME: target(#attn.target<name = "cpu:avx512"
-// CHECK-SAME: tiling(#attn.tiling<block_query = {{[0-9]+}}, block_key = {{16|32|48|64|96|128}}, register_rows = 6, register_columns = 64, query_gradient = "recomputed">)
+// CHECK-SAME: tiling(#attn.tiling<block_query = {{[0-9]+}}, block_key = {{16|32|48|64|96|128|192}}, register_rows = 6, register_columns = 64, query_gradient = "recomputed">)
 // CHECK: tiling(#attn.tiling<block_query = 3, block_key = 5>)
+
+// AMX: tiling(#attn.tiling<block_query = {{32|64|96|128}}, block_key = {{32|64|96|128|256}}, product = "amx", register_rows = 32, register_columns = 32, query_gradient = "recomputed">)
 
 // EXPLAIN: bf16 attention backward: batch 1, heads 8 on 2, 512 queries x 512 keys, head dimensions 64 and 64
 // EXPLAIN: tile {{.*}} query gradient recomputed

@@ -22,7 +22,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "AmxProduct.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
 using namespace mlir;
 using namespace attn;
@@ -95,29 +94,24 @@ void AmxProduct::multiplyKeyTile(Task &task, Value position, Value keyTile,
     storeTile(e, r, scoreTile(e, r, placeTile));
 }
 
-/// Scores of up to 32 rows and 32 keys: sums in tmm(2 r + k).
+/// Scores of up to 32 rows and 32 keys.
 void AmxProduct::multiplyKeyTiles(Task &task, Value position, Value row,
                                   Value keyTile, Value placeTile) {
   Emitter &e = task.e;
   Value zero = e.index(0), rowTile = e.div(row, kTileRows);
-  for (int64_t r = 0; r < rowStep; ++r)
-    for (int64_t k = 0; k < 2; ++k)
-      zeroTile(e, 2 * r + k);
-  e.loop(zero, e.index(depthTiles), 1, [&](Value d) {
-    for (int64_t r = 0; r < rowStep; ++r)
-      loadTile(e, 4 + r,
-               tileAddress(e, query, {e.add(rowTile, r), d, zero, zero}));
-    for (int64_t k = 0; k < 2; ++k)
-      loadTile(e, 6 + k,
-               tileAddress(e, packedKeys,
-                           {position, e.add(keyTile, k), d, zero, zero}));
-    for (int64_t r = 0; r < rowStep; ++r)
-      for (int64_t k = 0; k < 2; ++k)
-        multiplyTiles(e, 2 * r + k, 4 + r, 6 + k);
-  });
-  for (int64_t r = 0; r < rowStep; ++r)
-    for (int64_t k = 0; k < 2; ++k)
-      storeTile(e, 2 * r + k, scoreTile(e, r, e.add(placeTile, k)));
+  TilePatch patch;
+  patch.rows = rowStep;
+  patch.left = [&](int64_t r, Value d) {
+    return tileAddress(e, query, {e.add(rowTile, r), d, zero, zero});
+  };
+  patch.right = [&](int64_t k, Value d) {
+    return tileAddress(e, packedKeys,
+                       {position, e.add(keyTile, k), d, zero, zero});
+  };
+  patch.sums = [&](int64_t r, int64_t k) {
+    return scoreTile(e, r, e.add(placeTile, k));
+  };
+  multiplyPatch(e, patch, e.index(depthTiles));
 }
 
 /// Scores of a group of rows and registerColumns() keys from `key` on, kept
@@ -230,20 +224,6 @@ LogicalResult AmxProduct::followMaximum(Task &task, const KeyBlock &block,
   return success();
 }
 
-/// Two pieces of 16 keys, rounded.
-Value AmxProduct::roundPair(Emitter &e, Value low, Value high) {
-  auto type = VectorType::get(kTileDepth, e.b.getBF16Type());
-  if (kernel.form.target.has("avx512bf16"))
-    return LLVM::CallIntrinsicOp::create(
-               e.b, e.loc, type,
-               e.b.getStringAttr("llvm.x86.avx512bf16.cvtne2ps2bf16.512"),
-               ValueRange{high, low})
-        .getResult(0);
-  auto all = llvm::to_vector(llvm::seq<int64_t>(0, kTileDepth));
-  Value both = vector::ShuffleOp::create(e.b, e.loc, low, high, all);
-  return arith::TruncFOp::create(e.b, e.loc, type, both);
-}
-
 /// P of one row of a patch, whose scores are at the head of their scratch.
 LogicalResult AmxProduct::finishPatchRow(Task &task, Value firstRow, Value row,
                                          Value column, bool testElements) {
@@ -269,7 +249,7 @@ LogicalResult AmxProduct::finishPatchRow(Task &task, Value firstRow, Value row,
       p[k] = *probability;
       sum = arith::AddFOp::create(e.b, e.loc, sum, p[k]);
     }
-    e.store(roundPair(e, p[0], p[1]), probabilities,
+    e.store(roundPair(e, kernel.form.target, p[0], p[1]), probabilities,
             {rowTile, e.div(e.add(column, c), kTileDepth), inner, e.index(0)});
   }
   e.store(sum, s.blockSum, {at, e.index(0)});
@@ -308,30 +288,24 @@ void AmxProduct::multiplyOutput(Task &task, const KeyBlock &block, Value values,
                                 Value row, Value column, int64_t columns) {
   Emitter &e = task.e;
   Value zero = e.index(0);
-  int64_t stride = kernel.valueColumns * 4;
-  auto forEachSum = [&](auto visit) {
-    for (int64_t r = 0; r < rowStep; ++r)
-      for (int64_t c = 0; c < columns; ++c)
-        visit(e, 2 * r + c,
-              tileAddress(e, task.scratch.output,
-                          {e.add(row, r * kTileRows),
-                           e.mul(e.add(column, c), kTileRows)}),
-              stride);
+  TilePatch patch;
+  patch.rows = rowStep;
+  patch.columns = columns;
+  patch.left = [&](int64_t r, Value step) {
+    return tileAddress(e, probabilities, {e.index(r), step, zero, zero});
   };
-  forEachSum(loadTile);
-  Value steps = e.ceilDiv(block.limit(row), kTileDepth);
-  e.loop(zero, steps, 1, [&](Value step) {
-    for (int64_t r = 0; r < rowStep; ++r)
-      loadTile(e, 4 + r,
-               tileAddress(e, probabilities, {e.index(r), step, zero, zero}));
-    Value tile = e.add(e.mul(step, valueTiles), column);
-    for (int64_t c = 0; c < columns; ++c)
-      loadTile(e, 6 + c, e.add(values, e.mul(e.add(tile, c), kTileBytes)));
-    for (int64_t r = 0; r < rowStep; ++r)
-      for (int64_t c = 0; c < columns; ++c)
-        multiplyTiles(e, 2 * r + c, 4 + r, 6 + c);
-  });
-  forEachSum(storeTile);
+  patch.right = [&](int64_t c, Value step) {
+    Value tile = e.add(e.add(e.mul(step, valueTiles), column), c);
+    return e.add(values, e.mul(tile, kTileBytes));
+  };
+  patch.sums = [&](int64_t r, int64_t c) {
+    return tileAddress(
+        e, task.scratch.output,
+        {e.add(row, r * kTileRows), e.mul(e.add(column, c), kTileRows)});
+  };
+  patch.sumStride = kernel.valueColumns * 4;
+  patch.startsAtSums = true;
+  multiplyPatch(e, patch, e.ceilDiv(block.limit(row), kTileDepth));
 }
 
 void AmxProduct::multiplyRows(Task &task, const KeyBlock &block, Value values,

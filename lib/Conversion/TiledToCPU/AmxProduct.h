@@ -69,7 +69,6 @@ private:
   mlir::LogicalResult finishPatchRow(Task &task, mlir::Value firstRow,
                                      mlir::Value row, mlir::Value column,
                                      bool testElements);
-  mlir::Value roundPair(Emitter &e, mlir::Value low, mlir::Value high);
   void multiplyOutput(Task &task, const KeyBlock &block, mlir::Value values,
                       mlir::Value row, mlir::Value column, int64_t columns);
   void multiplyRows(Task &task, const KeyBlock &block, mlir::Value values,

@@ -71,6 +71,46 @@ void cpu::multiplyTiles(Emitter &e, int64_t sum, int64_t a, int64_t b) {
       {registerNumber(e, sum), registerNumber(e, a), registerNumber(e, b)});
 }
 
+void cpu::multiplyPatch(Emitter &e, const TilePatch &patch, Value steps) {
+  auto forEachSum = [&](auto visit) {
+    for (int64_t r = 0; r < patch.rows; ++r)
+      for (int64_t c = 0; c < patch.columns; ++c)
+        visit(2 * r + c, r, c);
+  };
+  forEachSum([&](int64_t sum, int64_t r, int64_t c) {
+    if (patch.startsAtSums)
+      loadTile(e, sum, patch.sums(r, c), patch.sumStride);
+    else
+      zeroTile(e, sum);
+  });
+  e.loop(e.index(0), steps, 1, [&](Value step) {
+    for (int64_t r = 0; r < patch.rows; ++r)
+      loadTile(e, 4 + r, patch.left(r, step), patch.leftStride);
+    for (int64_t c = 0; c < patch.columns; ++c)
+      loadTile(e, 6 + c, patch.right(c, step));
+    forEachSum([&](int64_t sum, int64_t r, int64_t c) {
+      multiplyTiles(e, sum, 4 + r, 6 + c);
+    });
+  });
+  forEachSum([&](int64_t sum, int64_t r, int64_t c) {
+    storeTile(e, sum, patch.sums(r, c), patch.sumStride);
+  });
+}
+
+Value cpu::roundPair(Emitter &e, const TargetDescription &target, Value low,
+                     Value high) {
+  auto type = VectorType::get(kTileDepth, e.b.getBF16Type());
+  if (target.has("avx512bf16"))
+    return LLVM::CallIntrinsicOp::create(
+               e.b, e.loc, type,
+               e.b.getStringAttr("llvm.x86.avx512bf16.cvtne2ps2bf16.512"),
+               ValueRange{high, low})
+        .getResult(0);
+  auto all = llvm::to_vector(llvm::seq<int64_t>(0, kTileDepth));
+  Value both = vector::ShuffleOp::create(e.b, e.loc, low, high, all);
+  return arith::TruncFOp::create(e.b, e.loc, type, both);
+}
+
 /// Palette 1, then for each of the eight tiles 64 bytes a row (16-bit fields
 /// from byte 16) and 16 rows (from 48).
 void cpu::configureTiles(Emitter &e) {

@@ -16,6 +16,7 @@
 #define ATTN_LIB_CONVERSION_TILEDTOCPU_AMXTILES_H
 
 #include "CpuKernel.h"
+#include <functional>
 
 namespace attn::cpu {
 
@@ -39,6 +40,24 @@ void storeTile(Emitter &e, int64_t tile, mlir::Value address,
 void zeroTile(Emitter &e, int64_t tile);
 /// sum += a b.
 void multiplyTiles(Emitter &e, int64_t sum, int64_t a, int64_t b);
+
+/// Up to 2 x 2 tiles of sums in tmm0-3, their operands in tmm4-7.
+struct TilePatch {
+  int64_t rows = 2, columns = 2;
+  /// Addresses of operand tiles in a step of the reduction.
+  std::function<mlir::Value(int64_t row, mlir::Value step)> left;
+  std::function<mlir::Value(int64_t column, mlir::Value step)> right;
+  std::function<mlir::Value(int64_t row, int64_t column)> sums;
+  int64_t leftStride = 64, sumStride = 64;
+  /// Adds to what is there.
+  bool startsAtSums = false;
+};
+/// sums (+)= sum over steps of left * right.
+void multiplyPatch(Emitter &e, const TilePatch &patch, mlir::Value steps);
+
+/// Two vectors of 16 as one of 32 bf16, the first in the low half.
+mlir::Value roundPair(Emitter &e, const TargetDescription &target,
+                      mlir::Value low, mlir::Value high);
 
 /// Eight tiles of 16 rows x 64 bytes, for this thread.
 void configureTiles(Emitter &e);

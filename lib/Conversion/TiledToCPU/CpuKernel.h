@@ -15,8 +15,10 @@
 //   TaskScalars.cpp  bounds, views and conditions of tasks and key blocks
 //   SoftmaxRows.cpp  the online softmax over the rows of a score tile
 //   StaleSoftmax.cpp the same by a reference that stays behind
-//   GradientTiles.cpp the tasks of the gradients
-//   GradientProducts.cpp  their operands and products
+//   GradientTiles.cpp  the tasks of the gradients, whose products are
+//   FmaGradients.cpp   multiply-adds
+//   AmxGradients.cpp   or products of AMX tiles
+//   AmxGradientOperands.cpp  their operands
 //   Exp2Approximation.cpp  exp2 by a polynomial
 //
 //===----------------------------------------------------------------------===//
@@ -256,6 +258,10 @@ mlir::Value loadRowPiece(Emitter &e, mlir::VectorType type, mlir::Value view,
 /// Writes the first `count` lanes.
 void storeRowPiece(Emitter &e, mlir::Value piece, mlir::Value view,
                    mlir::Value row, mlir::Value column, int64_t count);
+/// Words of two elements of `width` keys, turned: row p is word p from `d` on,
+/// zero past `count` elements.
+mlir::Value transposeWords(Emitter &e, mlir::Value view, mlir::Value firstKey,
+                           int64_t width, mlir::Value d, int64_t count);
 /// Calls `store` for each word p: the elements 2p and 2p + 1 of `width` keys.
 /// Words come in groups of `width`, zero past `size`.
 void packKeyPairs(

@@ -1,9 +1,8 @@
-//===- GradientTiles.cpp - A task of the gradients in register tiles ------===//
+//===- GradientTiles.cpp - A task of the gradients in scratch -------------===//
 
 #include "GradientTiles.h"
 #include "attn/IR/TiledForm.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
-#include "llvm/ADT/SetVector.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -16,9 +15,7 @@ using Piece = TileSlicer::Piece;
 // What can be mapped
 //===----------------------------------------------------------------------===//
 
-/// Products whose sums stay in scratch from block to block; the others become
-/// P and dX.
-static bool accumulates(vector::ContractionOp product) {
+bool cpu::accumulates(vector::ContractionOp product) {
   return llvm::is_contained(
       {role::kValueGradient, role::kKeyGradient, role::kQueryGradient},
       getRole(product));
@@ -69,6 +66,23 @@ bool GradientTiles::canMap(scf::ForallOp tasks,
   return !found.wasInterrupted();
 }
 
+bool GradientTiles::usesTileRegisters(scf::ForallOp tasks) {
+  auto tiling = tasks->getAttrOfType<TilingAttr>(kTilingAttrName);
+  return tiling && tiling.getValue().product == "amx" &&
+         tasks
+             .walk(
+                 [](vector::ContractionOp) { return WalkResult::interrupt(); })
+             .wasInterrupted();
+}
+
+std::unique_ptr<GradientTiles>
+GradientTiles::create(Emitter &e, scf::ForallOp tasks,
+                      const TargetDescription &target, IRMapping &scalars) {
+  return usesTileRegisters(tasks)
+             ? createAmxGradients(e, tasks, target, scalars)
+             : createFmaGradients(e, tasks, target, scalars);
+}
+
 GradientTiles::GradientTiles(Emitter &e, scf::ForallOp tasks,
                              const TargetDescription &target,
                              IRMapping &scalars)
@@ -78,8 +92,7 @@ GradientTiles::GradientTiles(Emitter &e, scf::ForallOp tasks,
   vector = VectorType::get(width, type);
 }
 
-/// What a factor is before it was rounded for the product.
-static Value unrounded(Value factor) {
+Value cpu::unrounded(Value factor) {
   while (Operation *op = factor.getDefiningOp()) {
     if (!isa<arith::TruncFOp, arith::ExtFOp>(op))
       break;
@@ -88,58 +101,23 @@ static Value unrounded(Value factor) {
   return factor;
 }
 
-void GradientTiles::loadTile(vector::TransferReadOp read) {
-  bool isPlain = false, isTurned = false;
-  SmallVector<Value> values = {read.getResult()};
-  while (!values.empty()) {
-    Value value = values.pop_back_val();
-    for (OpOperand &use : value.getUses()) {
-      if (auto product = dyn_cast<vector::ContractionOp>(use.getOwner())) {
-        bool turns = use.getOperandNumber() == 1 && !accumulates(product);
-        (turns ? isTurned : isPlain) = true;
-      } else if (isa<arith::TruncFOp, arith::ExtFOp>(use.getOwner())) {
-        values.push_back(use.getOwner()->getResult(0));
-      }
-    }
-  }
-  if (isPlain)
-    loadPlain(read);
-  if (isTurned)
-    loadTurned(read);
-}
-
-//===----------------------------------------------------------------------===//
-// Products
-//===----------------------------------------------------------------------===//
-
-/// Rows of the tile that are rows of the operand.
-static Value rowsInside(Emitter &e, TileSlicer &slicer,
-                        vector::TransferReadOp read) {
-  Value length = memref::DimOp::create(
-      e.b, e.loc, slicer.scalar(read.getBase()), int64_t(0));
-  return e.min(e.index(read.getVectorType().getDimSize(0)),
-               e.sub(length, slicer.scalar(read.getIndices()[0])));
-}
-
-/// The ops that `tile` is computed by, down to what is placed.
-static void collect(Value tile, const llvm::DenseMap<Value, Value> &placed,
-                    llvm::SetVector<Operation *> &ops) {
+void cpu::collectOps(Value tile, const llvm::DenseMap<Value, Value> &placed,
+                     llvm::SetVector<Operation *> &ops) {
   Operation *op = tile.getDefiningOp();
   if (!op || !isa<VectorType>(tile.getType()) || placed.contains(tile) ||
       !ops.insert(op))
     return;
   for (Value operand : op->getOperands())
     if (!isa<vector::ContractionOp>(op))
-      collect(operand, placed, ops);
+      collectOps(operand, placed, ops);
   if (auto branch = dyn_cast<scf::IfOp>(op))
     for (scf::YieldOp yield : {branch.thenYield(), branch.elseYield()})
-      collect(yield.getOperand(0), placed, ops);
+      collectOps(yield.getOperand(0), placed, ops);
 }
 
-/// The tile of an operand, or one that is made of it.
-static vector::TransferReadOp findRead(Value tile) {
+vector::TransferReadOp cpu::findRead(Value tile) {
   llvm::SetVector<Operation *> ops;
-  collect(tile, llvm::DenseMap<Value, Value>(), ops);
+  collectOps(tile, llvm::DenseMap<Value, Value>(), ops);
   for (Operation *op : ops)
     if (auto read = dyn_cast<vector::TransferReadOp>(op);
         read && read.getVectorType() == tile.getType())
@@ -147,108 +125,6 @@ static vector::TransferReadOp findRead(Value tile) {
   return {};
 }
 
-LogicalResult GradientTiles::accumulate(vector::ContractionOp product) {
-  Value left = unrounded(product.getLhs()), right = unrounded(product.getRhs());
-  if (failed(makeTile(left)) || failed(makeTile(right)))
-    return failure();
-  Product p;
-  // The P of a row past the end is of what its lse is not.
-  p.steps = rowsInside(e, slicer, findRead(right));
-  p.left = tiles.lookup(left);
-  p.leftIsTurned = getRole(product) != role::kQueryGradient;
-  p.right = tiles.lookup(right);
-  // What a block adds to dQ in memory starts anew.
-  p.sums = tiles.lookup(product.getAcc());
-  p.startsAtSums = bool(p.sums);
-  if (!p.sums) {
-    ArrayRef<int64_t> shape =
-        cast<VectorType>(product.getResultType()).getShape();
-    p.sums = allocate(shape[0], shape[1]);
-  }
-  multiply(p);
-  place(product.getResult(), p.sums);
-  return success();
-}
-
-void GradientTiles::multiplyTiles(vector::ContractionOp product, Value sums) {
-  Value left = unrounded(product.getLhs());
-  Product p;
-  p.steps = e.index(cast<VectorType>(left.getType()).getDimSize(1));
-  p.left = tiles.lookup(left);
-  p.right = turned.lookup(unrounded(product.getRhs()));
-  p.sums = sums;
-  multiply(p);
-}
-
-//===----------------------------------------------------------------------===//
-// P and dX
-//===----------------------------------------------------------------------===//
-
-/// Whether dX takes the scores themselves, and not only what became of them.
-static bool readsScoresAgain(vector::ContractionOp scores,
-                             Value probabilities) {
-  for (Operation &op : *scores->getBlock()) {
-    auto product = dyn_cast<vector::ContractionOp>(op);
-    if (!product || !accumulates(product))
-      continue;
-    llvm::SetVector<Operation *> ops;
-    collect(unrounded(product.getLhs()), {{probabilities, Value()}}, ops);
-    if (ops.contains(scores))
-      return true;
-  }
-  return false;
-}
-
-LogicalResult GradientTiles::makeTile(Value tile) {
-  if (tiles.contains(tile))
-    return success();
-  llvm::SetVector<Operation *> ops;
-  collect(tile, tiles, ops);
-  for (Operation *op : ops)
-    if (getRole(op) == role::kProbabilities && op->getResult(0) != tile)
-      return success(succeeded(makeTile(op->getResult(0))) &&
-                     succeeded(makeTile(tile)));
-  // One product at a time: that of the scores comes before P.
-  vector::ContractionOp raw;
-  scf::IfOp masked;
-  for (Operation *op : ops) {
-    if (auto product = dyn_cast<vector::ContractionOp>(op))
-      raw = product;
-    if (auto branch = dyn_cast<scf::IfOp>(op))
-      masked = branch;
-  }
-  auto shape = cast<VectorType>(tile.getType()).getShape();
-  Value scratch = allocate(shape[0], shape[1]);
-  if (raw) {
-    // The derivative of a region or softcap takes the score again.
-    bool isKept = getRole(raw) == role::kScores && readsScoresAgain(raw, tile);
-    Value product = isKept ? allocate(shape[0], shape[1]) : scratch;
-    multiplyTiles(raw, product);
-    place(raw.getResult(), product);
-  }
-  auto make = [&] { return makeElements(tile, scratch); };
-  if (failed(masked ? branchOnEdge(masked, make) : make()))
-    return failure();
-  place(tile, scratch);
-  return success();
-}
-
-/// `scratch` holds the product, and then what becomes of it.
-LogicalResult GradientTiles::makeElements(Value tile, Value scratch) {
-  auto shape = cast<VectorType>(tile.getType()).getShape();
-  bool valid = true;
-  e.loop(e.index(0), e.index(shape[0]), 1, [&](Value row) {
-    e.loop(e.index(0), e.index(shape[1]), width, [&](Value column) {
-      FailureOr<Value> piece = slicer.tile(tile, {row, column, width});
-      valid &= succeeded(piece);
-      if (succeeded(piece))
-        e.store(widen(*piece), scratch, {row, column});
-    });
-  });
-  return success(valid);
-}
-
-/// Once with the tests of elements and once without.
 LogicalResult
 GradientTiles::branchOnEdge(scf::IfOp masked,
                             llvm::function_ref<LogicalResult()> body) {
@@ -272,6 +148,61 @@ GradientTiles::branchOnEdge(scf::IfOp masked,
 }
 
 //===----------------------------------------------------------------------===//
+// Scratch
+//===----------------------------------------------------------------------===//
+
+Value GradientTiles::allocate(int64_t rows, int64_t columns, Type element) {
+  int64_t whole = llvm::alignTo(std::max<int64_t>(columns, 1), width);
+  return memref::AllocaOp::create(e.b, e.loc,
+                                  MemRefType::get({rows, whole}, element),
+                                  e.b.getI64IntegerAttr(64));
+}
+
+void GradientTiles::clear(Value scratch) {
+  ArrayRef<int64_t> shape = cast<MemRefType>(scratch.getType()).getShape();
+  Value zero = e.constant(vector, 0.0);
+  SmallVector<Value> at;
+  std::function<void(size_t)> visit = [&](size_t axis) {
+    bool isLast = axis + 1 == shape.size();
+    e.loop(e.index(0), e.index(shape[axis]), isLast ? width : 1, [&](Value i) {
+      at.push_back(i);
+      if (isLast)
+        e.store(zero, scratch, at);
+      else
+        visit(axis + 1);
+      at.pop_back();
+    });
+  };
+  visit(0);
+}
+
+void GradientTiles::place(Value tile, Value scratch) {
+  tiles[tile] = scratch;
+  auto memory = cast<MemRefType>(scratch.getType());
+  auto lanes = VectorType::get(width, memory.getElementType());
+  slicer.bind(tile, [this, scratch, lanes](const Piece &piece) {
+    return e.load(lanes, scratch, {piece.row, piece.column});
+  });
+}
+
+Value GradientTiles::loadPiece(vector::TransferReadOp read, Value row,
+                               Value column, int64_t count, int64_t lanes) {
+  Value view = slicer.scalar(read.getBase());
+  Value first = slicer.scalar(read.getIndices()[0]);
+  auto type = VectorType::get(lanes, read.getVectorType().getElementType());
+  if (read.isDimInBounds(0) && count >= lanes)
+    return e.load(type, view, {e.add(first, row), column});
+  return loadRowPiece(e, type, view, e.add(first, row), column, count);
+}
+
+Value GradientTiles::rowsInside(vector::TransferReadOp read) {
+  Value length = memref::DimOp::create(
+      e.b, e.loc, slicer.scalar(read.getBase()), int64_t(0));
+  return e.min(e.index(read.getVectorType().getDimSize(0)),
+               e.sub(length, slicer.scalar(read.getIndices()[0])));
+}
+
+//===----------------------------------------------------------------------===//
 // The nest
 //===----------------------------------------------------------------------===//
 
@@ -280,8 +211,7 @@ LogicalResult GradientTiles::emitLoop(scf::ForOp loop) {
        llvm::zip_equal(loop.getInitArgs(), loop.getRegionIterArgs())) {
     Value scratch = tiles.lookup(init);
     if (!scratch) {
-      ArrayRef<int64_t> shape = cast<VectorType>(init.getType()).getShape();
-      scratch = allocate(shape[0], shape[1]);
+      scratch = allocateSums(cast<VectorType>(init.getType()));
       clear(scratch);
     }
     place(carried, scratch);
@@ -293,9 +223,14 @@ LogicalResult GradientTiles::emitLoop(scf::ForOp loop) {
            scalars.map(loop.getInductionVar(), position);
            valid = succeeded(emitBlock(*loop.getBody()));
          });
-  for (auto [carried, result] :
-       llvm::zip_equal(loop.getRegionIterArgs(), loop.getResults()))
-    place(result, tiles.lookup(carried));
+  for (auto [init, carried, result] : llvm::zip_equal(
+           loop.getInitArgs(), loop.getRegionIterArgs(), loop.getResults())) {
+    Value scratch = tiles.lookup(carried);
+    place(result,
+          tiles.contains(init)
+              ? scratch
+              : finishSums(cast<VectorType>(result.getType()), scratch));
+  }
   return success(valid);
 }
 

@@ -2,7 +2,7 @@
 //
 // A task loop becomes an OpenMP loop over task numbers, the blocks outermost,
 // so that under a causal mask the long tasks of every head start first.
-// Products become loops around register tiles (GradientTiles.cpp). Where a task
+// Products become loops around register tiles (GradientTiles.h). Where a task
 // also adds to the gradient of a bias or of a capture, or asks whether a mask
 // shows anything, it stays as the tiler wrote it: vectors of the size of a
 // tile, which the planner then keeps so small (CpuBackwardSchedules.cpp) that
@@ -12,6 +12,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "../Common/ByteView.h"
+#include "AmxTiles.h"
 #include "GradientTiles.h"
 #include "attn/Conversion/Passes.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -119,16 +120,21 @@ static LogicalResult mapToThreads(scf::ForallOp tasks) {
   for (Value size : sizes)
     count = e.mul(count, size);
   bool valid = true;
+  TargetDescription target = targetOf(tasks);
+  bool inTiles = GradientTiles::canMap(tasks, target);
+  bool usesTileRegisters = inTiles && GradientTiles::usesTileRegisters(tasks);
   auto parallel = omp::ParallelOp::create(e.b, e.loc, omp::ParallelOperands());
   e.b.createBlock(&parallel.getRegion());
+  if (usesTileRegisters)
+    configureTiles(e);
   emitParallelLoop(e, count, [&](Value number) {
     IRMapping mapping;
     Value rest = mapHeads(e, tasks, number, mapping);
     auto emitTask = [&](Value block) {
       mapping.map(tasks.getInductionVars().back(), block);
-      if (GradientTiles::canMap(tasks, targetOf(tasks))) {
-        GradientTiles tiles(e, tasks, targetOf(tasks), mapping);
-        valid = succeeded(tiles.emitTask(tasks));
+      if (inTiles) {
+        valid = succeeded(
+            GradientTiles::create(e, tasks, target, mapping)->emitTask(tasks));
         return;
       }
       for (Operation &op : tasks.getBody()->without_terminator())
@@ -139,6 +145,8 @@ static LogicalResult mapToThreads(scf::ForallOp tasks) {
     else
       emitTask(rest);
   });
+  if (usesTileRegisters)
+    releaseTiles(e);
   omp::TerminatorOp::create(e.b, e.loc);
   hoistScratch(parallel);
   readBooleansAsBytes(parallel);
@@ -147,9 +155,32 @@ static LogicalResult mapToThreads(scf::ForallOp tasks) {
   Type precision = builder.getF32Type();
   parallel->walk(
       [&](math::Exp2Op op) { precision = getElementTypeOrSelf(op.getType()); });
-  approximateExp2(parallel, precision, targetOf(tasks));
+  approximateExp2(parallel, precision, target);
   tasks.erase();
   return success(valid);
+}
+
+/// Tile registers take bf16, and patches of two by two.
+static LogicalResult verifyMappable(scf::ForallOp tasks) {
+  TargetDescription target = targetOf(tasks);
+  if (!GradientTiles::usesTileRegisters(tasks) ||
+      !GradientTiles::canMap(tasks, target))
+    return success();
+  bool fits = target.has("amx-bf16");
+  tasks.walk([&](vector::ContractionOp product) {
+    fits &= product.getLhsType().getElementType().isBF16();
+  });
+  const Tiling &tiling =
+      tasks->getAttrOfType<TilingAttr>(kTilingAttrName).getValue();
+  fits &= tiling.blockQuery % (2 * kTileRows) == 0 &&
+          tiling.blockKey % (2 * kTileRows) == 0;
+  if (fits)
+    return success();
+  return tasks.emitOpError("expects bf16, blocks of whole 32 queries and keys "
+                           "and a target with amx-bf16 for product = \"amx\", "
+                           "got ")
+         << tiling.blockQuery << " x " << tiling.blockKey << " on '"
+         << target.name << "'; state product = \"fma\" in the tiling";
 }
 
 namespace {
@@ -170,7 +201,7 @@ struct GradientsToCPU : attn::impl::GradientsToCPUBase<GradientsToCPU> {
     bool roundsInSoftware = false;
     for (scf::ForallOp loop : tasks) {
       roundsInSoftware |= !roundsBf16(targetOf(loop));
-      if (failed(mapToThreads(loop)))
+      if (failed(verifyMappable(loop)) || failed(mapToThreads(loop)))
         return signalPassFailure();
     }
     IRRewriter rewriter(&getContext());

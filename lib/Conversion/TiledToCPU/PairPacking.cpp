@@ -12,22 +12,28 @@ using namespace mlir;
 using namespace attn;
 using namespace attn::cpu;
 
+Value cpu::transposeWords(Emitter &e, Value view, Value firstKey, int64_t width,
+                          Value d, int64_t count) {
+  Type element = cast<MemRefType>(view.getType()).getElementType();
+  auto row = VectorType::get(2 * width, element);
+  auto words = VectorType::get(width, e.b.getF32Type());
+  auto square = VectorType::get({width, width}, e.b.getF32Type());
+  Value tile = e.constant(square, 0.0);
+  for (int64_t k = 0; k < width; ++k) {
+    Value piece = loadRowPiece(e, row, view, e.add(firstKey, k), d, count);
+    piece = vector::BitCastOp::create(e.b, e.loc, words, piece);
+    tile = vector::InsertOp::create(e.b, e.loc, piece, tile, k);
+  }
+  return vector::TransposeOp::create(e.b, e.loc, tile, ArrayRef<int64_t>{1, 0});
+}
+
 void cpu::packKeyPairs(Emitter &e, Value view, Value firstKey, int64_t width,
                        int64_t size,
                        llvm::function_ref<void(Value, Value)> store) {
   Type element = cast<MemRefType>(view.getType()).getElementType();
   auto row = VectorType::get(2 * width, element);
-  auto words = VectorType::get(width, e.b.getF32Type());
-  auto square = VectorType::get({width, width}, e.b.getF32Type());
   forEachPiece(e, size, 2 * width, [&](Value d, int64_t count) {
-    Value tile = e.constant(square, 0.0);
-    for (int64_t k = 0; k < width; ++k) {
-      Value piece = loadRowPiece(e, row, view, e.add(firstKey, k), d, count);
-      piece = vector::BitCastOp::create(e.b, e.loc, words, piece);
-      tile = vector::InsertOp::create(e.b, e.loc, piece, tile, k);
-    }
-    Value transposed =
-        vector::TransposeOp::create(e.b, e.loc, tile, ArrayRef<int64_t>{1, 0});
+    Value transposed = transposeWords(e, view, firstKey, width, d, count);
     Value firstWord = e.div(d, 2);
     for (int64_t p = 0; p < width; ++p) {
       Value pairs = vector::ExtractOp::create(e.b, e.loc, transposed, p);
