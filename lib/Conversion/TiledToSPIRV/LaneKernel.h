@@ -24,7 +24,8 @@
 #include "../Common/KernelOutline.h"
 #include "../Common/TaskLoop.h"
 #include "../Common/TiledForm.h"
-#include "LaneThread.h"
+#include "LaneProduct.h"
+#include "TileCopy.h"
 
 namespace attn::spv {
 
@@ -65,88 +66,6 @@ struct Thread : LaneThread {
 private:
   Registers combineQuads(const Registers &rows, Combine combine);
 };
-
-/// A matrix of the tiled form in main memory, for one task. Rows past the end
-/// and columns behind the last are zero.
-class TileCopy {
-public:
-  /// `rows` of what `read` names go to `tile`, whose rows are `pitch` quads
-  /// apart; `width` quads of each, or all.
-  TileCopy(LaneThread &thread, const SharedTile &tile, int64_t rows,
-           int64_t pitch, mlir::vector::TransferReadOp read,
-           mlir::IRMapping &scalars, int64_t width = 0);
-
-  /// Copies rows from `firstRow` (index) of the view on; those that are not
-  /// seen are zero.
-  using IsSeen =
-      llvm::function_ref<mlir::FailureOr<mlir::Value>(mlir::Value row)>;
-  mlir::LogicalResult copy(mlir::Value firstRow, IsSeen isSeen = {});
-  /// The same in two steps: a thread's quads, of each row from `firstQuad`
-  /// (null: 0) on, and their way to shared memory.
-  mlir::FailureOr<Registers> load(mlir::Value firstRow, mlir::Value firstQuad,
-                                  IsSeen isSeen);
-  Registers load(mlir::Value firstRow, mlir::Value firstQuad = {}) {
-    return *load(firstRow, firstQuad, {});
-  }
-  void store(const Registers &loaded);
-
-  /// Quads of the tile, of all threads together and of one.
-  int64_t size() const { return rows * quads; }
-  int64_t sizeOfThread() const {
-    return llvm::divideCeil(size(), thread.threads);
-  }
-
-private:
-  /// `isReal`: null where every row is.
-  mlir::Value loadQuad(mlir::Value row, mlir::Value quad, mlir::Value firstRow,
-                       mlir::Value isReal);
-  mlir::Value isInside(mlir::Value row, mlir::Value firstRow);
-
-  LaneThread &thread;
-  GpuEmitter &e;
-  SharedTile tile;
-  int64_t rows, pitch, columns;
-  /// Of a row: those that are copied, and those in main memory.
-  int64_t quads, allQuads;
-  /// Every row of a tile is one of the view; neighbours lie side by side.
-  bool isWhole, isPacked;
-  mlir::Value view;
-};
-
-/// Rows of a tile that a thread multiplies: `count` of them from number `first`
-/// on, each `distance` further; consecutive rows lie `pitch` quads apart. One
-/// behind the last row, `end`, repeats that; 0: there is none.
-struct FactorRows {
-  const SharedTile &tile;
-  int64_t pitch;
-  mlir::Value first;
-  int64_t count, distance, end = 0;
-};
-/// Adds to `sums`, [left][right], the products of the rows of two tiles along
-/// `depth` quads.
-Registers multiplyRows(LaneThread &thread, const FactorRows &left,
-                       const FactorRows &right, int64_t depth, Registers sums);
-
-/// Numbers that a thread takes of each line of a tile: `vectors` from number
-/// `first` on; lines lie `pitch` vectors apart.
-struct FactorNumbers {
-  const SharedTile &tile;
-  int64_t pitch;
-  mlir::Value first;
-  int64_t vectors;
-};
-/// Quads that a thread takes of each row of a tile, as FactorRows has rows.
-struct FactorQuads {
-  const SharedTile &tile;
-  int64_t pitch;
-  mlir::Value first;
-  int64_t count, distance, end = 0;
-};
-/// Adds to `sums`, [numbers][quads][4], the products of line and row number 0,
-/// 1, ... `steps` - 1.
-Registers multiplyLines(LaneThread &thread, const FactorNumbers &left,
-                        const FactorQuads &right, int64_t steps,
-                        Registers sums);
 
 /// What the queries and keys in shared memory add to the scores, [rows][keys].
 Registers multiplyQueryKey(Thread &thread, Registers scores);
