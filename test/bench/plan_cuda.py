@@ -226,7 +226,7 @@ def report_candidates(entries):
         own.sort(key=lambda e: e["measured"])
         chosen = next(e for e in own if e["chosen"])
         dim, mask, length = case
-        print(f"\nD {dim} {mask} S {length}: the choice takes {chosen['measured'] / own[0]['measured']:.3f} of the fastest of {len(own)}")
+        print(f"\n{mask} D {dim} S {length}: the choice takes {chosen['measured'] / own[0]['measured']:.3f} of the fastest of {len(own)}")
         for e in own[:8] + [e for e in own[8:] if e["tiling"]["product"] == "wgmma"]:
             mark = "*" if e["chosen"] else " "
             spilled = ", spills" if e.get("spills") else ""
