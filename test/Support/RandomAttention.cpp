@@ -288,12 +288,16 @@ void CaseGenerator::drawRegions(AttentionCase &c) {
                "%b, %h, %i, %j") +
         "\n      %r = arith.addf %s, %m : " + f + "\n";
     break;
-  case 3: // Arithmetic on the score only.
+  case 3: // Arithmetic on the score only. Without a jump, across which the
+          // rounding of a score could take it: tanh(s / 2) is 0.5 where 0.45512
+          // s is.
     c.scoreMod = "      %k = arith.constant 0.5 : " + f +
+                 "\n      %l = arith.constant 0.45511961 : " + f +
+                 "\n      %z = arith.mulf %s, %l : " + f +
                  "\n      %x = arith.mulf %s, %k : " + f +
                  "\n      %y = math.tanh %x : " + f +
                  "\n      %o = arith.cmpf ogt, %y, %k : " + f +
-                 "\n      %r = arith.select %o, %y, %s : " + f + "\n";
+                 "\n      %r = arith.select %o, %y, %z : " + f + "\n";
     break;
   case 4: // By row, from two indices that are the same for the tile's columns.
     c.scoreMod = "      %m = " +
