@@ -163,8 +163,8 @@ struct Tiling {
   std::string softmax = "exact";
   /// Of a backward, how the gradient of the query comes about: by a loop nest
   /// of its own, which computes the scores again ("recomputed", deterministic),
-  /// or added up in main memory by the nest over key blocks ("accumulated").
-  /// Empty of a forward.
+  /// or added up in main memory by the nest over key blocks, in any order
+  /// ("accumulated") or in one ("ordered"). Empty of a forward.
   std::string queryGradient;
 
   template <typename Self, typename Visitor>
