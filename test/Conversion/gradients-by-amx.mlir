@@ -3,6 +3,7 @@
 
 // RUN: attn-opt %s --target=cpu:amx --emit=mapped | FileCheck %s
 // RUN: attn-opt %s --target=cpu:amx --emit=mapped | FileCheck %s --check-prefix=TAIL
+// RUN: attn-opt %s --target=cpu:amx --emit=mapped | FileCheck %s --check-prefix=WIDE
 // RUN: sed 's/bf16/f32/g' %s | not attn-opt - --target=cpu:amx --emit=mapped 2>&1 | FileCheck %s --check-prefix=TYPE
 // RUN: sed 's/block_key = 32/block_key = 48/' %s | not attn-opt - --target=cpu:amx --emit=mapped 2>&1 | FileCheck %s --check-prefix=BLOCK
 // RUN: not attn-opt %s --target=cpu:avx512 --emit=mapped 2>&1 | FileCheck %s --check-prefix=TARGET
@@ -30,6 +31,7 @@
 // CHECK-NOT:     tdpbf16ps
 // CHECK:         llvm.call_intrinsic "llvm.x86.tilerelease"
 // CHECK-NOT:     vector.fma
+// CHECK:       return
 func.func @gradients(%q: tensor<1x2x128x64xbf16>, %l: tensor<1x2x128xf32>) -> (tensor<1x2x128x64xbf16>, tensor<1x2x128x64xbf16>, tensor<1x2x128x64xbf16>) {
   %dq, %dk, %dv = attn.attention_backward %q, %q, %q, %q, %l, %q
     tiling(#attn.tiling<block_query = 64, block_key = 32, product = "amx", query_gradient = "accumulated">)
@@ -50,4 +52,16 @@ func.func @tail(%q: tensor<1x2x50x40xbf16>, %l: tensor<1x2x50xf32>) -> (tensor<1
     : tensor<1x2x50x40xbf16>, tensor<1x2x50x40xbf16>, tensor<1x2x50x40xbf16>, tensor<1x2x50x40xbf16>, tensor<1x2x50xf32>, tensor<1x2x50x40xbf16>
     -> tensor<1x2x50x40xbf16>, tensor<1x2x50x40xbf16>, tensor<1x2x50x40xbf16>
   return %dq, %dk, %dv : tensor<1x2x50x40xbf16>, tensor<1x2x50x40xbf16>, tensor<1x2x50x40xbf16>
+}
+
+// An output gradient of f32 is not rounded to be packed.
+// WIDE-LABEL:  func.func @wide
+// WIDE-NOT:    tdpbf16ps
+// WIDE:        vector.fma
+func.func @wide(%q: tensor<1x2x64x32xbf16>, %l: tensor<1x2x64xf32>, %o: tensor<1x2x64x32xf32>) -> (tensor<1x2x64x32xbf16>, tensor<1x2x64x32xbf16>, tensor<1x2x64x32xbf16>) {
+  %dq, %dk, %dv = attn.attention_backward %q, %q, %q, %o, %l, %o
+    tiling(#attn.tiling<block_query = 64, block_key = 32, product = "amx", query_gradient = "recomputed">)
+    : tensor<1x2x64x32xbf16>, tensor<1x2x64x32xbf16>, tensor<1x2x64x32xbf16>, tensor<1x2x64x32xf32>, tensor<1x2x64xf32>, tensor<1x2x64x32xf32>
+    -> tensor<1x2x64x32xbf16>, tensor<1x2x64x32xbf16>, tensor<1x2x64x32xbf16>
+  return %dq, %dk, %dv : tensor<1x2x64x32xbf16>, tensor<1x2x64x32xbf16>, tensor<1x2x64x32xbf16>
 }

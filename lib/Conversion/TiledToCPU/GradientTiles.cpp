@@ -66,13 +66,23 @@ bool GradientTiles::canMap(scf::ForallOp tasks,
   return !found.wasInterrupted();
 }
 
-bool GradientTiles::usesTileRegisters(scf::ForallOp tasks) {
+bool GradientTiles::asksForTileRegisters(scf::ForallOp tasks) {
   auto tiling = tasks->getAttrOfType<TilingAttr>(kTilingAttrName);
   return tiling && tiling.getValue().product == "amx" &&
          tasks
              .walk(
                  [](vector::ContractionOp) { return WalkResult::interrupt(); })
              .wasInterrupted();
+}
+
+bool GradientTiles::usesTileRegisters(scf::ForallOp tasks) {
+  bool fits = asksForTileRegisters(tasks);
+  tasks.walk([&](vector::ContractionOp product) {
+    for (Value operand : {product.getLhs(), product.getRhs()})
+      if (operand != product.getLhs() || !accumulates(product))
+        fits &= getElementTypeOrSelf(unrounded(operand)).isBF16();
+  });
+  return fits;
 }
 
 std::unique_ptr<GradientTiles>

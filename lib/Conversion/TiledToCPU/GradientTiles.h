@@ -33,7 +33,10 @@ public:
   /// of captures, and masks that are asked whether they show anything, are not.
   static bool canMap(mlir::scf::ForallOp tasks,
                      const TargetDescription &target);
-  /// Whether the tiling asks for AMX, and the task loop multiplies.
+  /// Whether the tiling says AMX, and the task loop multiplies.
+  static bool asksForTileRegisters(mlir::scf::ForallOp tasks);
+  /// Whether it gets them: an output gradient in f32 is not rounded to be
+  /// packed, but multiplied as such.
   static bool usesTileRegisters(mlir::scf::ForallOp tasks);
   /// What multiplies as the tiling says. `scalars` maps the induction variables
   /// of the task loop.

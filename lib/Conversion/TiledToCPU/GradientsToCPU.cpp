@@ -163,7 +163,7 @@ static LogicalResult mapToThreads(scf::ForallOp tasks) {
 /// Tile registers take bf16, and patches of two by two.
 static LogicalResult verifyMappable(scf::ForallOp tasks) {
   TargetDescription target = targetOf(tasks);
-  if (!GradientTiles::usesTileRegisters(tasks) ||
+  if (!GradientTiles::asksForTileRegisters(tasks) ||
       !GradientTiles::canMap(tasks, target))
     return success();
   bool fits = target.has("amx-bf16");
