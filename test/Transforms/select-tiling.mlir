@@ -10,7 +10,7 @@
 // CHECK-LABEL: func @prefill
 // CPU: attn.attention
 // CPU-SAME: target(#attn.target<name = "cpu:avx512", family = "cpu", arch = "x86-64-v4"
-// CPU-SAME: tiling(#attn.tiling<block_query = {{[0-9]+}}, block_key = 256, register_rows = 6, register_columns = 64, pack = true>)
+// CPU-SAME: tiling(#attn.tiling<block_query = {{[0-9]+}}, block_key = {{128|256}}, register_rows = 6, register_columns = 64, pack = true>)
 // H200: attn.attention
 // H200-SAME: target(#attn.target<name = "h200", family = "cuda", arch = "sm_90a"
 // H200-SAME: tiling(#attn.tiling<block_query = 192, block_key = 64, stages = 4, query_stages = 2, groups = 3, product = "wgmma", softmax = "raised">)

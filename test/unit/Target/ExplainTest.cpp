@@ -21,8 +21,8 @@ TEST(Explain, TextSaysSizesMemoryTrafficAndTime) {
         " in register tiles of 6 x 64, keys packed, exact softmax\n",
         "  memory    L2 cache: ", " of 768 KiB\n", "query ", "key panels ",
         "in standard attention", "predicted, bound by matrix products",
-        "  why       block_key 256: the best with ", "  next      ",
-        " candidates fit, 0 do not\n"})
+        "  why       block_query 516: the best with ", "  next      ",
+        " candidates fit, 1 do not\n"})
     EXPECT_NE(text.find(phrase), std::string::npos) << phrase << "\n" << text;
   EXPECT_LE(llvm::StringRef(text).count('\n'), 22u) << text;
 }
