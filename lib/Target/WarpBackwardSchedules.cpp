@@ -23,7 +23,8 @@ static const char *const kRegisters = "registers of a thread";
 /// Registers beside tiles: addresses, factors, what is tested or added to a
 /// score, and the polynomial that is an f64 exponential.
 static constexpr int64_t kOverhead = 44, kPositionOverhead = 8,
-                         kOperandOverhead = 54, kDoubleOverhead = 32;
+                         kOperandOverhead = 46, kDoubleOverhead = 32,
+                         kSeenOverhead = 12;
 
 namespace {
 struct WarpBackwardLister {
@@ -48,9 +49,13 @@ WarpBackwardLister::countRegisters(const MmaGradientTiles::Sweep &sweep) const {
   count += sweep.columns * words + (isMma() ? sweep.columns / 4 : 0);
   if (words == 2)
     count += kDoubleOverhead;
+  // What clears keys that no row sees.
+  if (sweep.seenWords != 0 &&
+      (problem.hasMask || problem.hasMaskMod || problem.hasSegments))
+    count += kSeenOverhead;
   if (problem.hasMask || problem.hasMaskMod || problem.hasBias ||
       problem.hasSegments || problem.sumsPairGradients)
-    return count + kOperandOverhead;
+    return count + kOperandOverhead + sweep.columns / 2;
   bool usesPositions = problem.bandLeft || problem.bandRight ||
                        problem.hasScoreMod || problem.hasKvLengths ||
                        problem.hasSoftcap;
