@@ -22,8 +22,8 @@ static const char *const kRegisters = "registers of a thread";
 
 /// Registers beside tiles: addresses, factors, what is tested or added to a
 /// score, and the polynomial that is an f64 exponential.
-static constexpr int64_t kOverhead = 44, kPositionOverhead = 8,
-                         kOperandOverhead = 46, kDoubleOverhead = 32,
+static constexpr int64_t kOverhead = 48, kPositionOverhead = 8,
+                         kOperandOverhead = 46, kDoubleOverhead = 44,
                          kSeenOverhead = 12;
 
 namespace {
