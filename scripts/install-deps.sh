@@ -9,11 +9,11 @@
 # alone, so a second call takes a fraction of a second and needs no network.
 set -euo pipefail
 
-# find_package(MLIR) looks for zlib, zstd, libedit and curl too, but does without:
-# only the shared libMLIR and libLLVM are linked.
+# LLVM's CMake files name the targets of zlib and zstd, found or not; they look for
+# libedit and curl too, but do without.
 packages=(
   cmake ninja-build git g++ clang-22 lld-22
-  libmlir-22-dev mlir-22-tools llvm-22-dev llvm-22-tools libomp-22-dev
+  libmlir-22-dev mlir-22-tools llvm-22-dev llvm-22-tools libomp-22-dev zlib1g-dev libzstd-dev
   libgtest-dev clang-format-22 codespell python3 python3-numpy qemu-user
   libvulkan-dev mesa-vulkan-drivers vulkan-validationlayers spirv-tools
   pocl-opencl-icd ocl-icd-libopencl1 llvm-spirv-15
