@@ -94,8 +94,9 @@ FailureOr<GradientLanes> GradientLanes::plan(func::FuncOp function,
     return failure();
   for (auto alloc : function.getOps<memref::AllocOp>()) {
     if (g.delta)
-      return alloc.emitOpError("is scratch beside delta; a kernel of lanes "
-                               "has none");
+      return alloc.emitOpError("is memory that kernels of lanes have not, such "
+                               "as that of a gradient which the function does "
+                               "not return; return all gradients of the op");
     g.delta = alloc;
   }
   FailureOr<std::string> workspace = scratchBytes(function);

@@ -45,3 +45,16 @@ func.func @memory(%q: memref<1x1x64x128xf32>, %l: memref<1x1x64xf32>, %dq: memre
     : memref<1x1x64x128xf32>, memref<1x1x64x128xf32>, memref<1x1x64x128xf32>, memref<1x1x64x128xf32>, memref<1x1x64xf32>, memref<1x1x64x128xf32>
   return
 }
+
+// -----
+
+#target = #attn.target<name = "vulkan", family = "vulkan", arch = "vulkan1.1", max_workgroup_threads = 128, scratch_bytes = 16384>
+func.func @dropped(%q: memref<1x1x64x16xf32>, %l: memref<1x1x64xf32>, %dq: memref<1x1x64x16xf32>, %dk: memref<1x1x64x16xf32>) {
+  %dv = memref.alloc() : memref<1x1x64x16xf32>
+  // expected-error @+1 {{is memory that kernels of lanes have not, such as that of a gradient which the function does not return; return all gradients of the op}}
+  attn.attention_backward %q, %q, %q, %q, %l, %q target(#target)
+    tiling(#attn.tiling<block_query = 16, block_key = 16>)
+    outs(%dq, %dk, %dv : memref<1x1x64x16xf32>, memref<1x1x64x16xf32>, memref<1x1x64x16xf32>)
+    : memref<1x1x64x16xf32>, memref<1x1x64x16xf32>, memref<1x1x64x16xf32>, memref<1x1x64x16xf32>, memref<1x1x64xf32>, memref<1x1x64x16xf32>
+  return
+}
