@@ -7,13 +7,9 @@ of its kernels to take the shared memory that the planner counted. Combinations 
 gives to wgmma are another mapping's.
 """
 
-import json
-import pathlib
-import re
 import sys
-import tempfile
 
-from assemble_grid import CLAUSES, OPERANDS, REGIONS, run
+from assemble_grid import CLAUSES, OPERANDS, REGIONS, assemble
 
 # Gradients of what is given, beside those of query, key and value: name of the variant, request,
 # type and name of the destination.
@@ -79,43 +75,5 @@ def cases():
             yield (element, d, d, "causal")
 
 
-def check(folder, target, case):
-    """What is wrong, and whether the case was this mapping's at all."""
-    text = module(*case)
-    explained = run(["attn-opt", "-", f"--target={target}", "--explain=json"], text)
-    if explained.returncode:
-        return explained.stderr.strip(), True
-    plan = json.loads(explained.stdout)[0]["chosen"]
-    if plan["tiling"]["product"] == "wgmma":
-        return "", False
-    path = folder / "f.cubin"
-    done = run(["attn-opt", "-", f"--target={target}", "--emit=cubin", "-o", path], text)
-    if done.returncode:
-        return done.stderr.strip(), True
-    log = pathlib.Path(f"{path}.log").read_text()
-    spills = re.findall(r"(\d+) bytes spill stores", log)
-    if not spills or set(spills) != {"0"} or "warning" in log:
-        return f"{plan['tiling']}: spills {spills} {'warning' in log}", True
-    launch = json.loads(pathlib.Path(f"{path}.json").read_text())
-    given = max(int(k["shared_memory_bytes"]) for k in [launch, *launch["then"]])
-    counted = next(b["used"] for b in plan["budgets"] if b["memory"] == "shared memory")
-    return (f"shared memory {given}, counted {counted}" if given != counted else ""), True
-
-
-def main():
-    wrong = 0
-    with tempfile.TemporaryDirectory() as folder:
-        for target in sys.argv[1:]:
-            count = 0
-            for case in cases():
-                problem, is_ours = check(pathlib.Path(folder), target, case)
-                count += is_ours
-                if problem:
-                    wrong += 1
-                    print(f"{target} {case}: {problem}", flush=True)
-            print(f"{target}: {count} gradients on warps")
-    return wrong != 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(assemble(module, cases, "gradients on warps"))
