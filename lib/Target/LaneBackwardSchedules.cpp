@@ -11,22 +11,13 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Schedules.h"
+#include "LaneRates.h"
 #include "attn/Target/LaneGradientTiles.h"
 #include "attn/Target/LaneTiles.h"
 #include <algorithm>
 
 using namespace attn;
 using namespace attn::planner;
-
-static const char *const kShared = "shared memory";
-static const char *const kRegisters = "registers of a thread";
-
-/// Registers for addresses, loop counters and the factors of a small product.
-static constexpr int64_t kOverhead = 28;
-
-/// Threads of a compute unit that hide the latency of shared memory.
-static constexpr double kThreadsToHide = 128;
 
 namespace {
 struct LaneBackwardLister {
@@ -41,30 +32,19 @@ struct LaneBackwardLister {
 };
 } // namespace
 
-/// The share of peak that shared memory sustains for a thread's tile of so many
-/// rows and columns, as in the forward.
-static double tileEfficiency(double rows, double columns) {
-  return 0.9 * std::min(1.0, rows * columns / (rows + columns) / 4);
-}
-
-/// Multiply-adds that are of use over those that the threads' parts come to.
-static double usefulShare(double elements, double threads, double each) {
-  return each == 0 ? 1 : elements / (threads * each);
-}
-
 /// Multiply-adds of a pair that go through at the rate of the unit in the time
 /// of all seven products.
 static double efficiency(const LaneGradientTiles &t, const Tiling &tiling,
                          int64_t dim, int64_t valueDim) {
   constexpr int64_t kQuad = LaneTiles::kQuad;
-  double scores = tileEfficiency(t.rows, t.keys) *
+  double scores = laneTileEfficiency(t.rows, t.keys) *
                   usefulShare(tiling.blockQuery * tiling.blockKey, t.threads,
                               t.rows * t.keys);
   auto accumulator = [&](int64_t rows, int64_t own, int64_t quads,
                          int64_t threads) {
     int64_t each = llvm::divideCeil(quads, threads);
     double share = usefulShare(rows * quads, t.threads, own * each);
-    return std::max(tileEfficiency(own, each * kQuad) * share, 1e-9);
+    return std::max(laneTileEfficiency(own, each * kQuad) * share, 1e-9);
   };
   double time = 2 * (dim + valueDim) / scores;
   time += dim / accumulator(tiling.blockQuery, t.rows, t.depth,
@@ -90,35 +70,23 @@ void LaneBackwardLister::addCandidate(int64_t threads, int64_t lanes,
                           problem.sumsPairGradients);
   if (!tiles.isValid())
     return;
-  c.tiles = {{"a step of two factors", kShared, tiles.stepBytes}};
+  c.tiles = {{"a step of two factors", kLaneShared, tiles.stepBytes}};
   if (hidesKeys)
-    c.tiles.push_back({"seen keys", kShared, tiles.seenBytes});
+    c.tiles.push_back({"seen keys", kLaneShared, tiles.seenBytes});
   c.tiles.push_back(
-      {problem.sumsPairGradients ? "P or dX, and terms" : "P or dX", kShared,
-       tiles.sharedBytes() - tiles.stepBytes - tiles.seenBytes});
+      {problem.sumsPairGradients ? "P or dX, and terms" : "P or dX",
+       kLaneShared, tiles.sharedBytes() - tiles.stepBytes - tiles.seenBytes});
   int64_t accumulators = std::max(tiles.keyAccumulator(tiles.depth) +
                                       tiles.keyAccumulator(tiles.width),
                                   tiles.queryAccumulator(tiles.depth));
   c.tiles.push_back(
-      {"P and dX", kRegisters, 2 * tiles.rows * tiles.keys * score});
-  c.tiles.push_back({"accumulators", kRegisters, accumulators * score});
-  c.tiles.push_back({"copies under way", kRegisters,
+      {"P and dX", kLaneRegisters, 2 * tiles.rows * tiles.keys * score});
+  c.tiles.push_back({"accumulators", kLaneRegisters, accumulators * score});
+  c.tiles.push_back({"copies under way", kLaneRegisters,
                      tiles.ahead() * LaneTiles::kQuad * score});
-  c.tiles.push_back({"factors and addresses", kRegisters, kOverhead * score});
-  addBudget(c, kShared, target.scratchBytes);
-  int64_t registers =
-      target.registersPerThread > 0 ? target.registersPerThread : 64;
-  addBudget(c, kRegisters, registers * 4);
-
-  int64_t resident = std::max<int64_t>(
-      1, target.unitScratchBytes / std::max<int64_t>(1, c.budgets[0].used));
-  if (target.registersPerUnit > 0)
-    resident = std::clamp<int64_t>(
-        target.registersPerUnit * 4 /
-            std::max<int64_t>(1, threads * c.budgets[1].used),
-        1, resident);
-  double hidden =
-      std::min(1.0, threads * std::min<int64_t>(resident, 8) / kThreadsToHide);
+  c.tiles.push_back(
+      {"factors and addresses", kLaneRegisters, kLaneOverhead * score});
+  auto [resident, hidden] = budgetLanes(c, target, threads);
   ScheduleRates &rates = c.rates;
   rates.macsPerCycle =
       unit.macsPerCycle *

@@ -12,24 +12,12 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Schedules.h"
+#include "LaneRates.h"
 #include "attn/Target/LaneTiles.h"
 #include <algorithm>
-#include <cmath>
 
 using namespace attn;
 using namespace attn::planner;
-
-static const char *const kShared = "shared memory";
-static const char *const kRegisters = "registers of a thread";
-
-/// Registers for addresses, loop counters and the factors of a small product;
-/// a large one has a quad for each of its rows.
-static constexpr int64_t kOverhead = 28;
-
-/// Threads of a compute unit that hide the latency of shared memory, given the
-/// independent multiply-adds of a register tile.
-static constexpr double kThreadsToHide = 128;
 
 namespace {
 struct LaneLister {
@@ -43,18 +31,6 @@ struct LaneLister {
   void list() const;
 };
 } // namespace
-
-/// The share of peak that shared memory sustains for a thread's tile of so many
-/// rows and columns: it loads a word of each of them for every product of all
-/// with all. Measured: 43 % at 4 x 4.
-static double tileEfficiency(double rows, double columns) {
-  return 0.9 * std::min(1.0, rows * columns / (rows + columns) / 4);
-}
-
-/// What of a thread's tile is of use: the rest lies behind the tile's edge.
-static double usefulShare(double elements, double threads, double each) {
-  return each == 0 ? 1 : elements / (threads * each);
-}
 
 void LaneLister::addCandidate(int64_t threads, int64_t lanes,
                               int64_t blockQuery, int64_t blockKey) const {
@@ -73,42 +49,29 @@ void LaneLister::addCandidate(int64_t threads, int64_t lanes,
     return;
   if (tiles.streams)
     c.tiles = {
-        {"query or probability part", kShared, tiles.queryBytes},
-        {"key or value part, row statistics", kShared, tiles.blockBytes}};
+        {"query or probability part", kLaneShared, tiles.queryBytes},
+        {"key or value part, row statistics", kLaneShared, tiles.blockBytes}};
   else
-    c.tiles = {{"query", kShared, tiles.queryBytes},
-               {"key or value block", kShared, tiles.blockBytes},
-               {"probabilities", kShared, tiles.probabilityBytes},
-               {"row statistics", kShared, tiles.reductionBytes}};
+    c.tiles = {{"query", kLaneShared, tiles.queryBytes},
+               {"key or value block", kLaneShared, tiles.blockBytes},
+               {"probabilities", kLaneShared, tiles.probabilityBytes},
+               {"row statistics", kLaneShared, tiles.reductionBytes}};
   if (hidesKeys)
-    c.tiles.push_back({"seen keys", kShared, tiles.seenBytes});
-  c.tiles.push_back({"scores", kRegisters, tiles.scores() * words * 4});
+    c.tiles.push_back({"seen keys", kLaneShared, tiles.seenBytes});
+  c.tiles.push_back({"scores", kLaneRegisters, tiles.scores() * words * 4});
   c.tiles.push_back(
-      {"accumulator", kRegisters, tiles.accumulator() * words * 4});
-  c.tiles.push_back({"copies under way", kRegisters,
+      {"accumulator", kLaneRegisters, tiles.accumulator() * words * 4});
+  c.tiles.push_back({"copies under way", kLaneRegisters,
                      tiles.ahead * LaneTiles::kQuad * words * 4});
   int64_t factors = tiles.streams ? (tiles.rows + 1) * LaneTiles::kQuad : 0;
-  c.tiles.push_back(
-      {"factors and addresses", kRegisters, (kOverhead + factors) * words * 4});
-  addBudget(c, kShared, target.scratchBytes);
-  int64_t registers =
-      target.registersPerThread > 0 ? target.registersPerThread : 64;
-  addBudget(c, kRegisters, registers * 4);
-
-  int64_t resident = std::max<int64_t>(
-      1, target.unitScratchBytes / std::max<int64_t>(1, c.budgets[0].used));
-  if (target.registersPerUnit > 0)
-    resident = std::clamp<int64_t>(
-        target.registersPerUnit * 4 /
-            std::max<int64_t>(1, threads * c.budgets[1].used),
-        1, resident);
-  double hidden =
-      std::min(1.0, threads * std::min<int64_t>(resident, 8) / kThreadsToHide);
+  c.tiles.push_back({"factors and addresses", kLaneRegisters,
+                     (kLaneOverhead + factors) * words * 4});
+  auto [resident, hidden] = budgetLanes(c, target, threads);
   double macs = std::max<int64_t>(1, dim + valueDim);
-  double scores = tileEfficiency(tiles.rows, tiles.keys) *
+  double scores = laneTileEfficiency(tiles.rows, tiles.keys) *
                   usefulShare(blockQuery * blockKey, threads, tiles.scores());
   double accumulator =
-      tileEfficiency(tiles.rows, tiles.quads * LaneTiles::kQuad) *
+      laneTileEfficiency(tiles.rows, tiles.quads * LaneTiles::kQuad) *
       usefulShare(blockQuery * valueDim, threads, tiles.accumulator());
   double efficiency =
       macs / (dim / scores + valueDim / std::max(accumulator, 1e-9) + 1e-9);
